@@ -1,0 +1,39 @@
+"""The generic producer-attempt state machine and its two drivers."""
+
+from importlib.metadata import version as _version
+
+from notarius.attempts._cancel import CancelToken
+from notarius.attempts._diagram import mermaid_diagram
+from notarius.attempts._drive import Clock, Hook, SystemClock, arun, run
+from notarius.attempts._machine import (
+    DEADLINE_CODE,
+    PROVIDER_CODE,
+    AttemptMachine,
+    AttemptPolicy,
+    State,
+    TerminalPolicy,
+)
+
+__all__ = [
+    "DEADLINE_CODE",
+    "PROVIDER_CODE",
+    "AttemptMachine",
+    "AttemptPolicy",
+    "CancelToken",
+    "Clock",
+    "Hook",
+    "State",
+    "SystemClock",
+    "TerminalPolicy",
+    "arun",
+    "mermaid_diagram",
+    "run",
+]
+
+
+def __getattr__(name: str) -> str:
+    """Read `__version__` from the installed metadata, only when someone asks."""
+    if name == "__version__":
+        return _version("notarius-attempts")
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

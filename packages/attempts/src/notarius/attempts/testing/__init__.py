@@ -1,0 +1,25 @@
+"""Test helpers for users: a scripted producer, a fake clock, and conformance suites."""
+
+from notarius.attempts.testing._conformance import (
+    AsyncProducerConformance,
+    NormalizerConformance,
+    ProducerConformance,
+)
+from notarius.attempts.testing._scripted import (
+    FakeClock,
+    JsonObjectContract,
+    ScriptedProducer,
+    ScriptExhaustedError,
+    Step,
+)
+
+__all__ = [
+    "AsyncProducerConformance",
+    "FakeClock",
+    "JsonObjectContract",
+    "NormalizerConformance",
+    "ProducerConformance",
+    "ScriptExhaustedError",
+    "ScriptedProducer",
+    "Step",
+]

@@ -1,0 +1,1 @@
+"""The notarius application: candidate files in, registries out."""

@@ -1,0 +1,494 @@
+"""Reading a name: what identifies, what merely decorates, and what sets apart.
+
+Pure and deterministic; knows English titles, kinship, place types and units, and no proper name.
+
+1. Letters are folded: compatibility forms, case, accents, apostrophes, brackets, determiners.
+2. `core` holds the identifying words. Titles, place types and lot sizes leave it.
+3. `facets` hold what can contradict: gender, style, numbering, parent, place type, substance. Two
+   readings conflict when they state different values of one facet.
+4. A `proper` name may be matched by part; any other only as a whole; a reading without keys never.
+5. Text over the limits is not compared by parts but by digest, so that cost stays bounded.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+RegistryKind = Literal["npc", "item", "location"]
+Facets = frozenset[tuple[str, str]]
+Key = tuple[str, ...]
+
+MAX_CHARS: Final = 240
+"""Characters of a name that are read; a longer name is compared by digest only."""
+MAX_WORDS: Final = 16
+"""Words of a name that are read; a name with more is compared by digest only."""
+MIN_LEAD: Final = 3
+"""Letters before an apostrophe that may stand for the whole name."""
+MIN_STEM: Final = 4
+"""Letters at the beginning of a name without apostrophe that may stand for it."""
+MAX_STEM: Final = 12
+"""Letters beyond which a beginning is no longer a short form."""
+LONG_WORD: Final = 6
+"""Letters of a word in which doubled letters are taken for variants of spelling."""
+MAX_PROSE_CHARS: Final = 400
+"""Characters of a description or sentence that are read for facets."""
+
+_PLAIN_LETTERS: Final = str.maketrans(
+    {"ø": "o", "æ": "ae", "œ": "oe", "ß": "ss", "ł": "l", "đ": "d", "ð": "d", "þ": "th"}
+    | {"Ø": "O", "Æ": "AE", "Œ": "OE", "Ł": "L", "Đ": "D", "Ð": "D", "Þ": "TH", "ʼ": "'"}
+    | {"‘": "'", "’": "'", "`": "'", "\x00": " "}
+)
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+_WORD: Final = re.compile(r"\+?\d+(?:st|nd|rd|th)?\b|[^\W_]+(?:'[^\W_]+)*'?")
+_BRACKETED: Final = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+_DOUBLED: Final = re.compile(r"([^\W\d_])\1")
+_PARENT: Final = re.compile(
+    r"\b(?:son|daughter|child) of ([^\W\d_]+(?:['-][^\W\d_]+)*)", re.IGNORECASE
+)
+_WEIGHED: Final = re.compile(r"(?:\b|\d)(?:lbs?|pounds?|ingots?|kg)\b", re.IGNORECASE)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DEFINITE: Final = _words("the this that these those")
+_INDEFINITE: Final = _words("a an one some any another each every")
+_POSSESSIVE: Final = _words("my your his her its our their whose")
+_PARTING: Final = _words(
+    "north northern south southern east eastern west western central upper lower inner outer new"
+    " elder eldest younger youngest another second third fourth fifth former false"
+    " greater lesser half undead"
+)
+"""Lower-case words before a name that make it the name of something else."""
+_DETERMINERS: Final = _DEFINITE | _INDEFINITE | _POSSESSIVE
+_PREPOSITIONS: Final = _words(
+    "of to for in on at from with by near under beneath over beside behind who which"
+)
+_LINKS: Final = _words(
+    "of the and de du des del della di da la le les van von der den zu y ibn bin"
+)
+
+_MALE_TITLES: Final = _words(
+    "mr mister master sir lord king prince duke baron count earl viscount marquis emperor father"
+    " brother uncle monsieur don senor signor herr abbot friar esq esquire grandfather gentleman"
+)
+_FEMALE_TITLES: Final = _words(
+    "mrs miss ms mistress lady dame queen princess duchess baroness countess viscountess marquise"
+    " empress mother sister aunt madame madam mademoiselle donna senora senorita signora frau"
+    " fraulein abbess priestess grandmother ladyship"
+)
+_TITLES: Final = (
+    _MALE_TITLES
+    | _FEMALE_TITLES
+    | _words(
+        "dr doctor professor prof captain general sergeant lieutenant colonel major commander"
+        " admiral corporal private marshal chief elder high grand saint st archmage mage wizard"
+        " seeker keeper sovereign herald enchanter arcanist expositor foreman guard justice judge"
+        " mayor sheriff bishop archbishop cardinal pope reverend priest cleric warden steward"
+        " regent chancellor minister ambassador knight squire inspector detective officer"
+        " president senator governor baronet cousin honourable honorable old young late poor dear"
+        " dearest honest"
+    )
+)
+_HIGH: Final = _words("high grand chief")
+"""What makes a title of the next word too: 'High Anything Name'."""
+_TITLE_ENDINGS: Final = ("master", "keeper", "warden", "mage", "priest")
+_STYLES: Final[Mapping[str, str]] = MappingProxyType(
+    {"mr": "mr", "mister": "mr", "monsieur": "mr", "mrs": "mrs", "madame": "mrs", "frau": "mrs"}
+    | {"miss": "miss", "mademoiselle": "miss", "fraulein": "miss"}
+    | {"sir": "noble", "lord": "noble", "lady": "noble", "dame": "noble"}
+)
+_MALE_WORDS: Final = _MALE_TITLES | _words(
+    "male man boy son husband widower he him grandson nephew"
+)
+_FEMALE_WORDS: Final = _FEMALE_TITLES | _words(
+    "female woman girl daughter wife widow she granddaughter niece"
+)
+_GENERIC: Final = (
+    _MALE_WORDS
+    | _FEMALE_WORDS
+    | _words(
+        "person people child children infant baby orphan parent friend lover companion stranger"
+        " servant figure creature being one other others body human elf dwarf halfling gnome orc"
+        " entity soldier spouse twin family crowd group place places area areas spot point points"
+        " room hall door house home country land region island islands city town village"
+        " street road way river lake sea mountain hill forest thing things item items object stuff"
+        " piece pieces part parts new old young little first second third last same poor good own"
+        " very dear elder eldest younger youngest only former latter such many more several all"
+    )
+)
+
+_NUMERALS: Final[Mapping[str, str]] = MappingProxyType(
+    {"ii": "2", "iii": "3", "iv": "4", "vi": "6", "vii": "7", "viii": "8", "ix": "9"}
+    | {"first": "1", "second": "2", "third": "3", "fourth": "4", "fifth": "5", "sixth": "6"}
+    | {"seventh": "7", "eighth": "8", "ninth": "9", "tenth": "10", "jr": "jr", "junior": "jr"}
+    | {"sr": "sr", "senior": "sr"}
+)
+
+_PLACE_TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        word: group.split()[0]
+        for group in (
+            "lake loch lagoon",
+            "river stream creek brook",
+            "sea ocean gulf bay",
+            "mountain mount mt peak range alp",
+            "hill hillock ridge",
+            "forest wood woodland timberland jungle grove",
+            "inn tavern pub alehouse taproom bar hotel hostel",
+            "shop store emporium market boutique bookstore smithy",
+            "bathhouse spa",
+            "city town village hamlet settlement township capital metropolis",
+            "kingdom empire realm country nation republic duchy",
+            "continent",
+            "island isle islet",
+            "archipelago",
+            "castle keep fort fortress citadel stronghold hold",
+            "tower spire",
+            "road street lane avenue highway boulevard trail path",
+            "temple church cathedral shrine chapel sanctuary abbey minster monastery mosque",
+            "mine quarry",
+            "house manor residence mansion estate home villa",
+            "district quarter ward neighbourhood neighborhood",
+            "desert waste wasteland",
+            "plane dimension",
+            "cave cavern grotto",
+            "swamp marsh bog fen",
+            "valley vale glen",
+            "pass",
+            "province county region territory",
+        )
+        for word in group.split()
+    }
+)
+_WHOLE_OF: Final = _words("city town village hamlet island isle continent kingdom empire realm")
+"""Place words whose 'type of Name' is Name itself; a bridge or castle of a town is not the town."""
+_BESIDE_A_TOWN: Final = _words(
+    "castle tower temple house district road shop inn cave pass valley province"
+)
+"""Types that often stand in a place of the same bare name, so the bare name is left alone."""
+
+COMMON_STYLES: Final = frozenset(title for title, style in _STYLES.items() if style != "noble")
+"""Titles that half the people share, so that sharing one says nothing."""
+_UNITS: Final = _words(
+    "vial flask bottle bag sack pouch box case bundle lb lbs pound pounds oz ounce gallon pint ft"
+    " foot feet day per each sheet sq yd block piece pieces"
+)
+_LOTS: Final = _words("set pair suit lot")
+_ITEM_LINKS: Final = _words("of the and a an for with in to")
+_METALS: Final = _words("copper silver electrum gold platinum")
+_COIN_CODES: Final[Mapping[str, str]] = MappingProxyType(
+    {"cp": "copper", "sp": "silver", "ep": "electrum", "gp": "gold", "pp": "platinum"}
+)
+_COIN_WORDS: Final = _words("piece coin")
+_ITEM_NOUNS: Final = _words(
+    "sword longsword shortsword greatsword blade dagger axe greataxe battleaxe handaxe mace maul"
+    " hammer warhammer spear javelin glaive halberd bow longbow shortbow crossbow staff wand rod"
+    " cloth shield armor armour mail helm helmet amulet ring crystal gem statuette pistol rifle musket"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One name as read."""
+
+    keys: frozenset[Key]
+    """Readings that share a key are the same name."""
+    core: Key = ()
+    facets: Facets = frozenset()
+    titles: frozenset[str] = frozenset()
+    nicknames: frozenset[str] = frozenset()
+    """Beginnings of a person's first name that may stand for it."""
+    proper: bool = False
+    type_only: bool = False
+
+
+def read(kind: RegistryKind, text: str, *, by_weight: bool = False) -> Reading:
+    """Read one name; `by_weight` says that its record speaks of goods sold by weight."""
+    if len(text) > MAX_CHARS:
+        return _by_digest(text)
+    plain = plain_text(text)
+    if len(_WORD.findall(plain)) > MAX_WORDS:
+        return _by_digest(text)
+    if kind == "npc":
+        return _read_person(plain)
+    if kind == "location":
+        return _read_place(plain)
+    return _read_item(plain, by_weight=by_weight)
+
+
+def _by_digest(text: str) -> Reading:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return Reading(keys=frozenset({("long", digest)}))
+
+
+def plain_text(text: str) -> str:
+    """Return the text with compatibility forms, accents and apostrophes folded; case is kept."""
+    unfolded = unicodedata.normalize("NFKD", text.translate(_PLAIN_LETTERS))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unfolded)).translate(_PLAIN_LETTERS)
+
+
+def person_facets(description: str) -> Facets:
+    """Read gender and parent, if a person's description states them."""
+    prose = plain_text(description[:MAX_PROSE_CHARS])
+    parent = _PARENT.search(prose)
+    stated = {("parent", parent[1].casefold())} if parent and parent[1][0].isupper() else set()
+    return frozenset(stated | _gender_of(_WORD.findall(prose.casefold())[:12]))
+
+
+def is_by_weight(prose: str) -> bool:
+    """Tell whether an item's description or evidence speaks of goods sold by weight."""
+    return _WEIGHED.search(plain_text(prose[:MAX_PROSE_CHARS])) is not None
+
+
+def _gender_of(words: list[str]) -> set[tuple[str, str]]:
+    """Return the first gender that is stated: in 'daughter of a king' that is the daughter's."""
+    for word in words:
+        if word in _MALE_WORDS:
+            return {("gender", "male")}
+        if word in _FEMALE_WORDS:
+            return {("gender", "female")}
+    return set()
+
+
+def _bare(word: str) -> str:
+    """Fold one word: case, possessive, apostrophes."""
+    folded = word.casefold()
+    folded = folded.removesuffix("'s") if len(folded) > 3 else folded  # noqa: PLR2004 - K's is a name
+    return folded.replace("'", "")
+
+
+def _is_capital(word: str) -> bool:
+    """Tell whether a word is written as a name; scripts without case and numbers are not words."""
+    return word[:1].isupper() or (word[:1].isalpha() and word[:1].lower() == word[:1].upper())
+
+
+def _nominal(words: list[str]) -> Reading:
+    """Read a description of someone or something: equal wholes match unless generic."""
+    folded = [_bare(word) for word in words]
+    while folded and folded[0] in _DETERMINERS:
+        if folded[0] in _POSSESSIVE:
+            return Reading(keys=frozenset())
+        del folded[0]
+    if all(word in _GENERIC for word in folded):
+        return Reading(keys=frozenset())
+    return Reading(keys=frozenset({("nominal", *folded)}))
+
+
+def _undecorated(words: list[str]) -> list[str] | None:
+    """Drop the determiners and lower-case adjectives before a proper name.
+
+    Returns nothing when no proper name follows, or it is only what a description relates to.
+    """
+    start = 0
+    while start < len(words) and not _is_capital(words[start]):
+        folded = _bare(words[start])
+        if folded in _PREPOSITIONS | _PARTING or words[start].endswith(("'s", "s'")):
+            return None
+        start += 1
+    while start < len(words) and words[start].casefold() in _DETERMINERS:
+        start += 1
+    rest = words[start:]
+    return rest if any(map(_is_capital, rest)) else None
+
+
+def _read_person(text: str) -> Reading:
+    head, _, tail = text.partition(",")
+    words = _WORD.findall(head)
+    tail_words = _WORD.findall(tail)
+    if tail_words and all(map(_is_capital, tail_words)):
+        words += tail_words
+    if len(words) == 1 and words[0].casefold() not in _GENERIC:
+        return _person(words)
+    proper = _undecorated(words)
+    if proper is None or any(word.endswith(("'s", "s'")) for word in proper[:-1]):
+        return _nominal(words)
+    person = _person(_until_clause(proper))
+    decorated = any(word[:1].islower() and word not in _DETERMINERS for word in words[:-1])
+    return _nominal(words) if decorated and not person.proper else person
+
+
+def _until_clause(words: list[str]) -> list[str]:
+    """Cut a proper name where ordinary lower-case words go on."""
+    for index, word in enumerate(words):
+        lower = word[:1].islower() and word not in _LINKS
+        if lower and "'" not in word:
+            return words[:index] if index else words
+    return words
+
+
+def _person(words: list[str]) -> Reading:
+    tokens = [_bare(word) for word in words if word.casefold() not in _LINKS]
+    if len(words) > 2 and words[1] == "of" and _is_title(tokens[0]):  # noqa: PLR2004
+        # 'Countess of Name' holds an office; nothing is called 'Name' for it.
+        return Reading(frozenset({("office", *tokens)}), facets=frozenset(_gender_of(tokens[:1])))
+    titles: set[str] = set()
+    facets: set[tuple[str, str]] = set()
+    marks = {_NUMERALS.get(token, token) for token in tokens[1:] if _is_mark(token)}
+    tokens = tokens[:1] + [token for token in tokens[1:] if not _is_mark(token)]
+    while len(tokens) > 1 and _is_title(tokens[0]):
+        titles.add(tokens.pop(0))
+        if len(tokens) > 1 and titles & _HIGH and not titles - _HIGH:
+            titles.add(tokens.pop(0))
+    while len(tokens) > 1 and tokens[-1] in {"esq", "esquire"}:
+        titles.add(tokens.pop())
+    facets.update(_gender_of(sorted(titles)))
+    facets.update(("style", _STYLES[title]) for title in titles if title in _STYLES)
+    facets.update(("mark", mark) for mark in marks)
+    if not tokens:
+        return Reading(keys=frozenset())
+    if len(tokens) == 1 and _is_title(tokens[0]):
+        facets.update(_gender_of(tokens))
+        return Reading(
+            frozenset({("office", *sorted({*titles, *tokens}))}), facets=frozenset(facets)
+        )
+    core = tuple(tokens)
+    nicknames = _nicknames(core, words)
+    # 'Name' may be any of 'Name II' and 'Name III', 'First Last' can hardly be but one.
+    key = (*core, *sorted(marks)) if len(core) == 1 else core
+    return Reading(
+        frozenset({key}), core, frozenset(facets), frozenset(titles), nicknames, proper=True
+    )
+
+
+def _nicknames(core: Key, words: list[str]) -> frozenset[str]:
+    """Return 'Alba' for "Alba'rel", and the longer beginnings of the first of several names."""
+    first = core[0]
+    leads = {word.casefold().partition("'")[0] for word in words if _bare(word) == first}
+    leads = {lead for lead in leads if MIN_LEAD <= len(lead) < len(first) - 1}
+    if len(core) > 1:
+        leads |= {first[:cut] for cut in range(MIN_STEM, min(len(first) - 1, MAX_STEM))}
+    return frozenset(leads)
+
+
+def stands_for(word: str, full: Reading) -> bool:
+    """Tell whether a first name may be a short form of the one in `full`: 'Aldy' of 'Alderic'."""
+    return any(stem in full.nicknames for stem in stems(word))
+
+
+def stems(word: str) -> list[str]:
+    """Return the word, and without the ending of a pet name if enough is left."""
+    bare = word.removesuffix("ie") if word.endswith("ie") else word.removesuffix("y")
+    return [word] if bare == word or len(bare) < MIN_STEM else [word, bare]
+
+
+def _is_title(token: str) -> bool:
+    return token in _TITLES or (token.endswith(_TITLE_ENDINGS) and token not in _TITLE_ENDINGS)
+
+
+def _is_mark(token: str) -> bool:
+    return token in _NUMERALS or token[:1].isdigit() or token[:1] == "+"
+
+
+def single_letters(key: Key) -> Key:
+    """Return the key with doubled letters written once in long words: spellings vary there most."""
+    return tuple(_DOUBLED.sub(r"\1", word) if len(word) >= LONG_WORD else word for word in key)
+
+
+def singular(word: str) -> str:
+    """Return one form for singular and plural; not always a word, always the same."""
+    if len(word) > 4 and word.endswith("ies"):  # noqa: PLR2004 - 'dies' and 'ties' stay
+        return word[:-3] + "y"
+    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes")):  # noqa: PLR2004 - as above
+        return word[:-2]
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):  # noqa: PLR2004
+        return word[:-1]
+    return word
+
+
+def _read_place(text: str) -> Reading:
+    words = _WORD.findall(_BRACKETED.sub(r" \1 ", text))
+    proper = _undecorated(words)
+    if proper is None:
+        return _place_of_type(words) or _nominal(words)
+    cut = _place_head(_without_owners_title(proper))
+    of_name = len(cut) > 2 and cut[1] == "of"  # noqa: PLR2004
+    tokens = [singular(_bare(word)) for word in cut if word not in _LINKS]
+    if of_name and tokens[0] in _PLACE_TYPES and tokens[0] not in _WHOLE_OF:
+        # 'Bay of Name' is not Name.
+        return Reading(frozenset({tuple(tokens)}), tuple(tokens), proper=True)
+    return _place(tokens) if tokens else Reading(keys=frozenset())
+
+
+def _place_of_type(words: list[str]) -> Reading | None:
+    """Read 'the city of Name' as Name; None when it is no such phrase."""
+    folded = [singular(_bare(word)) for word in words]
+    if folded[:1] and folded[0] in _DETERMINERS:
+        del folded[0]
+    if len(folded) > 2 and folded[1] == "of" and folded[0] in _WHOLE_OF:  # noqa: PLR2004
+        return _place([folded[0], *folded[2:]]) if _is_capital(words[-1]) else None
+    return None
+
+
+def _without_owners_title(words: list[str]) -> list[str]:
+    """Read "Lord Name's house" as "Name's house"."""
+    owned = [following.endswith(("'s", "s'")) for following in words[1:]]
+    return [
+        word
+        for word, owner_follows in zip(words, [*owned, False], strict=True)
+        if not (owner_follows and _is_title(word.casefold()))
+    ]
+
+
+def _place_head(words: list[str]) -> list[str]:
+    """Cut 'Name on Elsewhere' to Name; 'Hall of Name' stays whole."""
+    for index, word in enumerate(words):
+        if index and word in _PREPOSITIONS - {"of"}:
+            return words[:index]
+    return words
+
+
+def _place(tokens: list[str]) -> Reading:
+    core = tuple(token for token in tokens if token not in _PLACE_TYPES)
+    types = {_PLACE_TYPES[token] for token in tokens if token in _PLACE_TYPES}
+    facets = frozenset(("type", kind) for kind in types)
+    if not core:
+        return Reading(frozenset({("place", *tokens)}), tuple(tokens), facets, type_only=True)
+    if types & _BESIDE_A_TOWN:
+        facets |= {("beside", "yes")}
+    elif not types and len(core) == 1:
+        facets |= {("beside", "no")}
+    return Reading(frozenset({core}), core, facets, frozenset(types), proper=True)
+
+
+def _read_item(text: str, *, by_weight: bool) -> Reading:
+    full = _item_tokens(_BRACKETED.sub(r" \1 ", text))
+    brief = _item_tokens(_BRACKETED.sub(_unless_lot, text)) or full
+    if not full:
+        return Reading(keys=frozenset())
+    metal = _COIN_CODES.get(full[0], full[0])
+    if metal in _METALS and (len(full) == 1 or (len(full) == 2 and full[1] in _COIN_WORDS)):  # noqa: PLR2004
+        substance = "goods" if by_weight and full == [metal] else "coin"
+        return Reading(frozenset({(substance, metal)}), facets=frozenset({(substance, metal)}))
+    keys: set[Key] = set()
+    for tokens in (full, brief):
+        keys |= {tuple(sorted(tokens)), ("joined", "".join(tokens))}
+    named = all(_is_capital(word) for word in _WORD.findall(text) if word not in _ITEM_LINKS)
+    return Reading(frozenset(keys), tuple(sorted(brief)), proper=named)
+
+
+def _unless_lot(found: re.Match[str]) -> str:
+    """Drop what stands in brackets if it only says how the item is sold."""
+    words = [singular(word.casefold()) for word in _WORD.findall(found[1])]
+    lot = all(word in _UNITS or word.isdigit() for word in words)
+    return " " if lot else f" {found[1]} "
+
+
+def _item_tokens(text: str) -> list[str]:
+    tokens = [singular(_bare(word)) for word in _WORD.findall(text)]
+    if len(tokens) > 1 and tokens[0].isdigit() and tokens[1] not in _UNITS:
+        del tokens[0]
+    if len(tokens) > 2 and tokens[0] in _LOTS and tokens[1] == "of":  # noqa: PLR2004
+        del tokens[:2]
+    return [token for token in tokens if token not in _ITEM_LINKS] or tokens
+
+
+def is_generic_extra(short: Key, extra: Key) -> bool:
+    """Tell whether `extra` only says what sort of item the proper name `short` is."""
+    named = not any(word in _ITEM_NOUNS or word in _METALS or _is_mark(word) for word in short)
+    return named and all(word in _ITEM_NOUNS for word in extra)

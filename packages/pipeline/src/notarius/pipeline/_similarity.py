@@ -1,0 +1,483 @@
+"""The default answer to 'which candidates are duplicates?': names compared by rule, no model.
+
+1. Candidates of equal content are one node; all work is on nodes in content order, so the order
+   of the candidates changes nothing but the indexes in the answer.
+2. Nodes that share a key are one cluster, unless their facets contradict each other. A node that
+   fits two clusters which contradict each other joins neither.
+3. A short name joins the one cluster that has a fuller name with the same words; if there are
+   several, one that stands out by title or by word order; else none.
+4. A misspelt name joins the one cluster that is a single slip of the pen away.
+5. No union is made against `compatible` or between clusters that contradict each other.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, Protocol
+
+from rapidfuzz.distance import OSA
+
+from notarius.pipeline._names import (
+    COMMON_STYLES,
+    Facets,
+    Key,
+    Reading,
+    RegistryKind,
+    is_by_weight,
+    is_generic_extra,
+    person_facets,
+    read,
+    single_letters,
+    stands_for,
+    stems,
+)
+
+MAX_ALIASES: Final = 64
+"""Aliases of a candidate that are compared, in sorted order."""
+MAX_BYNAME: Final = 40
+"""Characters of a description that may be no more than the name of 'the old lady'."""
+MAX_RIVALS: Final = 48
+"""Fuller names that a short name is compared with; one that has more is ambiguous anyway."""
+
+MIN_ALONE: Final = 7
+"""Letters of a name of one word that may be misspelt: short names differ by one letter too often."""
+MIN_BESIDE: Final = 4
+"""Letters of a word that may be misspelt where the other words of the name are the same."""
+MAX_WORD: Final = 32
+"""Letters of a word that may be misspelt; bounds the index of variants."""
+
+
+class Named(Protocol):
+    """A candidate, as far as names are concerned."""
+
+    @property
+    def name(self) -> str:
+        """The name that the source used."""
+
+    @property
+    def aliases(self) -> Sequence[str]:
+        """Other names of the same candidate."""
+
+    @property
+    def description(self) -> str:
+        """What the source says about it; may be empty."""
+
+    @property
+    def evidence(self) -> Sequence[str]:
+        """Sentences in which it is mentioned."""
+
+
+_Content = tuple[str, tuple[str, ...], str, tuple[str, ...]]
+Compatible = Callable[[Sequence[int]], bool]
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Candidates taken for one; `rank` is the place of its first node in content order."""
+
+    rank: int
+    indexes: list[int]
+    readings: frozenset[Reading]
+    facets: Facets
+    full: frozenset[Reading] = field(init=False)
+    """Its proper names of two words or more."""
+
+    def __post_init__(self) -> None:
+        self.full = frozenset(
+            reading for reading in self.readings if reading.proper and len(reading.core) > 1
+        )
+
+    @property
+    def titles(self) -> set[str]:
+        """The titles that go with any of its names."""
+        return {title for reading in self.readings for title in reading.titles}
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it holds more than one candidate."""
+        return len(self.indexes) > 1
+
+
+def propose(
+    kind: RegistryKind,
+    candidates: Sequence[Named],
+    *,
+    compatible: Callable[[Sequence[int]], bool],
+) -> list[tuple[int, ...]]:
+    """Return disjoint groups of duplicates, each of two indexes or more, ascending.
+
+    `compatible` is asked about ascending indexes and must judge by what it is given alone; no
+    group is returned, and no part of one was ever built, for which it says no.
+    """
+    matcher = _Matcher(kind, _nodes(kind, candidates, compatible), compatible)
+    matcher.join_equal_names()
+    matcher.join_short_names()
+    matcher.join_misspelt_names()
+    return sorted(tuple(cluster.indexes) for cluster in matcher.clusters() if cluster.is_group)
+
+
+def canonical(kind: RegistryKind, candidates: Sequence[Named], group: Sequence[int]) -> int:
+    """Return the index in `group` whose name is the best one to show for all."""
+    uses = Counter(candidates[index].name for index in group)
+
+    def worth(index: int) -> tuple[bool, int, bool, int, int, str, int]:
+        name = candidates[index].name
+        reading = read(kind, name)
+        words = len(reading.core) + len(reading.titles)
+        fullness = words if kind == "npc" else 0
+        tidy = not any(mark in name for mark in ",()[]") and not name.isupper()
+        proper = reading.proper or kind == "item"
+        return (not proper, -fullness, not tidy, -uses[name], -len(name), name, index)
+
+    return min(group, key=worth)
+
+
+def _nodes(
+    kind: RegistryKind, candidates: Sequence[Named], compatible: Compatible
+) -> list[_Cluster]:
+    """Return a node for each content, in content order, without any that can't be one entry."""
+    by_content: dict[_Content, list[int]] = defaultdict(list)
+    for index, candidate in enumerate(candidates):
+        aliases = tuple(sorted(set(candidate.aliases)))
+        content = (candidate.name, aliases, candidate.description, tuple(candidate.evidence))
+        by_content[content].append(index)
+    nodes = []
+    for content in sorted(by_content):
+        indexes = by_content[content]
+        if len(indexes) == 1 or compatible(tuple(indexes)):
+            nodes.append(_node(kind, content, rank=len(nodes), indexes=indexes))
+    return nodes
+
+
+def _node(kind: RegistryKind, content: _Content, *, rank: int, indexes: list[int]) -> _Cluster:
+    name, aliases, description, evidence = content
+    facets = person_facets(description) if kind == "npc" else frozenset()
+    by_weight = kind == "item" and any(map(is_by_weight, (description, *evidence[:1])))
+    names = (name, *aliases[:MAX_ALIASES])
+    readings = {read(kind, text, by_weight=by_weight) for text in names}
+    if kind == "npc" and len(description) <= MAX_BYNAME and not read(kind, name).proper:
+        readings |= {byname for byname in (read(kind, description),) if byname.proper}
+    # What an alias says of the numbering or type is no more than a variant of what the name says.
+    stated = read(kind, name, by_weight=by_weight).facets
+    known = {facet for facet, _ in stated | facets}
+    extra = {pair for reading in readings for pair in reading.facets if pair[0] not in known}
+    return _Cluster(rank, indexes, frozenset(readings), stated | facets | extra)
+
+
+def _contradict(left: Facets, right: Facets) -> bool:
+    """Tell whether both state a facet and agree in no value of it."""
+    shared = {facet for facet, _ in left} & {facet for facet, _ in right}
+    agreed = {facet for facet, _ in left & right}
+    return not shared <= agreed
+
+
+def _rivals(left: frozenset[Reading], right: frozenset[Reading]) -> bool:
+    """Tell whether two sets of full names share words, but in no way are the same name."""
+    if len(left) * len(right) > MAX_RIVALS**2:
+        return True
+    pairs = [(one, other) for one in left for other in right]
+    return any(set(one.core) & set(other.core) for one, other in pairs) and not any(
+        _is_within(one, other) or _is_within(other, one) or _is_variant(one.core, other.core)
+        for one, other in pairs
+    )
+
+
+def _is_within(short: Reading, full: Reading) -> bool:
+    """Tell whether every word of `short` is in `full`, the first perhaps in a longer form."""
+    words = set(full.core)
+    first_fits = short.core[0] in words or stands_for(short.core[0], full)
+    return first_fits and words.issuperset(short.core[1:])
+
+
+def _is_variant(one: Key, other: Key) -> bool:
+    return len(one) == len(other) and all(
+        word == variant or (len(word) >= MIN_BESIDE and OSA.distance(word, variant) <= 1)
+        for word, variant in zip(one, other, strict=True)
+    )
+
+
+class _Matcher:
+    """Joins clusters; every step goes through `_join`, which alone asks `compatible`."""
+
+    def __init__(self, kind: RegistryKind, nodes: list[_Cluster], compatible: Compatible) -> None:
+        self._kind = kind
+        self._compatible = compatible
+        self._nodes = nodes
+        self._parents = list(range(len(nodes)))
+
+    def clusters(self) -> list[_Cluster]:
+        """Return the clusters in content order."""
+        return [node for rank, node in enumerate(self._nodes) if self._parents[rank] == rank]
+
+    def _root(self, rank: int) -> int:
+        while self._parents[rank] != rank:
+            self._parents[rank] = self._parents[self._parents[rank]]
+            rank = self._parents[rank]
+        return rank
+
+    def _apart(self, left: _Cluster, right: _Cluster) -> bool:
+        if _contradict(left.facets, right.facets):
+            return True
+        return self._kind == "npc" and _rivals(left.full, right.full)
+
+    def _join(self, one: _Cluster, other: _Cluster) -> bool:
+        left, right = sorted((one, other), key=lambda cluster: cluster.rank)
+        if self._apart(left, right):
+            return False
+        union = tuple(sorted([*left.indexes, *right.indexes]))
+        if not self._compatible(union):
+            return False
+        self._parents[right.rank] = left.rank
+        self._nodes[left.rank] = _Cluster(
+            left.rank, list(union), left.readings | right.readings, left.facets | right.facets
+        )
+        return True
+
+    # -------------------------------------------------------------- equal names
+
+    def join_equal_names(self) -> None:
+        """Join what shares a key and does not contradict."""
+        blocks: dict[Key, list[int]] = defaultdict(list)
+        for node in self._nodes:
+            keys = {key for reading in node.readings for key in reading.keys}
+            for key in keys | {single_letters(key) for key in keys}:
+                blocks[key].append(node.rank)
+        for key in sorted(blocks):
+            roots = sorted({self._root(rank) for rank in blocks[key]})
+            for part in self._consistent([self._nodes[root] for root in roots]):
+                self._join_all(part)
+
+    def _consistent(self, clusters: list[_Cluster]) -> list[list[_Cluster]]:
+        """Split clusters of one name into parts without contradictions.
+
+        What fits two that contradict each other is a part of its own.
+        """
+        alike: dict[tuple[Facets, frozenset[Reading]], list[_Cluster]] = defaultdict(list)
+        for cluster in clusters:
+            alike[cluster.facets, cluster.full].append(cluster)
+        sorts = list(alike.values())
+        if len(sorts) > MAX_RIVALS:
+            return sorts
+        fits = [
+            [at for at, other in enumerate(sorts) if not self._apart(sort[0], other[0])]
+            for sort in sorts
+        ]
+        clear = [
+            all(not self._apart(sorts[one][0], sorts[two][0]) for one in near for two in near)
+            for near in fits
+        ]
+        parts: list[list[_Cluster]] = []
+        taken: set[int] = set()
+        for at in range(len(sorts)):
+            if at not in taken:
+                near = [other for other in fits[at] if clear[other]] if clear[at] else [at]
+                taken.update(near)
+                parts.append(sorted((c for o in near for c in sorts[o]), key=lambda c: c.rank))
+        return parts
+
+    def _join_all(self, clusters: list[_Cluster]) -> list[_Cluster]:
+        """Join as many as may be, by halves: one long list costs no more than sorting it."""
+        if len(clusters) <= 1:
+            return clusters
+        middle = len(clusters) // 2
+        left = self._join_all(clusters[:middle])
+        rest = []
+        for cluster in self._join_all(clusters[middle:]):
+            for at, other in enumerate(left[:MAX_RIVALS]):
+                if self._join(other, cluster):
+                    left[at] = self._nodes[self._root(other.rank)]
+                    break
+            else:
+                rest.append(cluster)
+        return left + rest
+
+    # -------------------------------------------------------------- short names
+
+    def join_short_names(self) -> None:
+        """Join a short name to the one fuller name that it can stand for."""
+        by_word: dict[str, list[tuple[Reading, int]]] = defaultdict(list)
+        shorts: list[tuple[Reading, int]] = []
+        for cluster in self.clusters():
+            for reading in cluster.readings:
+                if reading.proper or reading.type_only:
+                    shorts.append((reading, cluster.rank))
+                if reading.proper:
+                    types = {f"/{title}" for title in reading.titles}
+                    for word in {*reading.core, *reading.nicknames, *types}:
+                        by_word[word].append((reading, cluster.rank))
+        shorts.sort(key=_longest_first)
+        # Given names first: what they settle is what a surname's title or gender is held against.
+        for by_given_name in (True, False):
+            for reading, rank in shorts:
+                own = self._nodes[self._root(rank)]
+                fuller = self._fuller(reading, own, by_word, by_given_name=by_given_name)
+                if fuller is not None:
+                    self._join(own, fuller)
+
+    def _fuller(
+        self,
+        short: Reading,
+        own: _Cluster,
+        by_word: Mapping[str, list[tuple[Reading, int]]],
+        *,
+        by_given_name: bool,
+    ) -> _Cluster | None:
+        """Return the one cluster whose name `short` abbreviates, if it is clear which."""
+        if any(short.core != full.core and _is_within(short, full) for full in own.full):
+            return None
+        options: dict[int, set[Reading]] = defaultdict(set)
+        for reading, rank in min((_found(by_word, words) for words in _lookup(short)), key=len):
+            root = self._root(rank)
+            if root != own.rank and self._abbreviates(short, own, reading):
+                options[root].add(reading)
+            if len(options) > MAX_RIVALS:
+                return None
+        fit = [root for root in sorted(options) if not self._apart(own, self._nodes[root])]
+        if self._kind == "npc":
+            fit = self._fit_person(short, own, fit, options, by_given_name=by_given_name)
+        return self._nodes[fit[0]] if len(fit) == 1 else None
+
+    def _fit_person(
+        self,
+        short: Reading,
+        own: _Cluster,
+        fit: list[int],
+        options: Mapping[int, set[Reading]],
+        *,
+        by_given_name: bool,
+    ) -> list[int]:
+        """Choose by title, then by given name; a surname of several people needs support."""
+        titles = short.titles - COMMON_STYLES
+        titled = [root for root in fit if titles & self._nodes[root].titles]
+        first = short.core[0]
+        given = [
+            root
+            for root in fit
+            if any(first == full.core[0] or stands_for(first, full) for full in options[root])
+        ]
+        if by_given_name:
+            return titled if len(given) > len(titled) == 1 and set(titled) <= set(given) else given
+        for few in (titled, given):
+            if len(few) == 1:
+                return few
+        if len(options) > 1 and not given:
+            gender = {pair for pair in own.facets if pair[0] == "gender"}
+            fit = [root for root in fit if not titles and gender & self._nodes[root].facets]
+        others = {reading.core for reading in own.readings if reading.proper} - {short.core}
+        return [
+            root
+            for root in fit
+            if all(set(core) <= set(full.core) for core in others for full in options[root])
+        ]
+
+    def _abbreviates(self, short: Reading, own: _Cluster, full: Reading) -> bool:
+        if short.type_only:
+            return full.proper
+        extra = set(full.core) - set(short.core)
+        if not extra or not _is_within(short, full):
+            return False
+        if self._kind == "npc":
+            marks = {pair for pair in short.facets if pair[0] == "mark"}
+            # 'Sir Second Name' is not 'Mr First Second Name'.
+            begins = short.core[0] not in full.core[1:] or len(short.core) == 1
+            return marks <= full.facets and (
+                begins or not (own.titles and full.titles - own.titles)
+            )
+        if self._kind == "location":
+            return len(short.core) > 1
+        return short.proper and is_generic_extra(short.core, tuple(sorted(extra)))
+
+    # ----------------------------------------------------------- misspelt names
+
+    def join_misspelt_names(self) -> None:
+        """Join names that are one slip of the pen apart, if neither has another such neighbour."""
+        near: dict[int, set[int]] = defaultdict(set)
+        for one, other in sorted(self._slips() | self._namesakes_by_parent()):
+            left, right = self._root(one), self._root(other)
+            if left != right and not self._apart(self._nodes[left], self._nodes[right]):
+                near[left].add(right)
+                near[right].add(left)
+        for left, neighbours in sorted(near.items()):
+            right = min(neighbours)
+            if len(neighbours) == 1 and len(near[right]) == 1 and left < right:
+                self._join(self._nodes[left], self._nodes[right])
+
+    def _slips(self) -> set[tuple[int, int]]:
+        by_gap: dict[tuple[Key, str, Key], list[tuple[str, int]]] = defaultdict(list)
+        uses: Counter[str] = Counter()
+        for cluster in self.clusters():
+            cores = {reading.core for reading in cluster.readings if reading.core}
+            uses.update({word for core in cores for word in core})
+            for core in sorted(cores):
+                for at, word in enumerate(core):
+                    if _may_be_misspelt(word, alone=len(core) == 1):
+                        gaps = {word[:cut] + word[cut + 1 :] for cut in range(1, len(word))}
+                        for gap in gaps | {word}:
+                            by_gap[core[:at], gap, core[at + 1 :]].append((word, cluster.rank))
+        pairs = set()
+        for found in by_gap.values():
+            if 1 < len(found) <= MAX_RIVALS:
+                pairs |= {
+                    (min(one, other), max(one, other))
+                    for (word, one), (variant, other) in combinations(found, 2)
+                    if one != other and _is_slip(word, variant, uses)
+                }
+        return pairs
+
+    def _namesakes_by_parent(self) -> set[tuple[int, int]]:
+        """Return pairs whose names are spelt alike and whose stated parent is the same."""
+        by_parent: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for cluster in self.clusters():
+            parents = [value for facet, value in cluster.facets if facet == "parent"]
+            single = {reading.core[0] for reading in cluster.readings if len(reading.core) == 1}
+            for parent in parents:
+                by_parent[parent] += [(word[:MAX_WORD], cluster.rank) for word in sorted(single)]
+        return {
+            (min(one, other), max(one, other))
+            for found in by_parent.values()
+            if len(found) <= MAX_RIVALS
+            for (word, one), (variant, other) in combinations(found, 2)
+            if one != other and _is_spelt_alike(word, variant)
+        }
+
+
+def _is_spelt_alike(word: str, variant: str) -> bool:
+    shorter = min(len(word), len(variant))
+    return shorter >= MIN_BESIDE and OSA.distance(word, variant) <= (
+        2 if shorter > MIN_BESIDE else 1
+    )
+
+
+def _may_be_misspelt(word: str, *, alone: bool) -> bool:
+    least = MIN_ALONE if alone else MIN_BESIDE
+    return least <= len(word) <= MAX_WORD and word.isalpha()
+
+
+def _is_slip(word: str, variant: str, uses: Mapping[str, int]) -> bool:
+    """Tell whether one of the two looks like the other, misspelt; not if both are common here."""
+    if word == variant or min(uses[word], uses[variant]) > 1:
+        return False
+    if f"{word}s" == variant or f"{variant}s" == word:  # a family is not one of its members
+        return False
+    return OSA.distance(word, variant, score_cutoff=1) <= 1
+
+
+def _longest_first(short: tuple[Reading, int]) -> tuple[int, int, Key, Key, int]:
+    reading, rank = short
+    letters = sum(map(len, reading.core))
+    last = (*sorted(reading.titles), *(value for _, value in sorted(reading.facets)))
+    return (-len(reading.core), -letters, reading.core, last, rank)
+
+
+def _lookup(short: Reading) -> list[list[str]]:
+    """Return what a fuller name must be indexed under: one of each list."""
+    if short.type_only:
+        return [[f"/{kind}" for facet, kind in sorted(short.facets) if facet == "type"]]
+    return [stems(short.core[0]), *([word] for word in short.core[1:])]
+
+
+def _found(
+    by_word: Mapping[str, list[tuple[Reading, int]]], words: list[str]
+) -> list[tuple[Reading, int]]:
+    return [found for word in words for found in by_word.get(word, [])]

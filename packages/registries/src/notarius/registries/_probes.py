@@ -1,0 +1,68 @@
+"""The tables and probes that stand for the rules in a fingerprint.
+
+What only code decides shows in the verdicts on these names: changed code that judges one of them
+differently changes the fingerprint. Add a probe with each new case that a rule learns.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from notarius.registries import _currency, _distinct
+
+CURRENCY_TABLES: Final[Mapping[str, object]] = {
+    "name_limit": _currency.NAME_LIMIT,
+    "words": {role.value: words for role, words in _currency.WORDS.items()},
+}
+MARK_TABLES: Final[Mapping[str, object]] = {
+    "name_limit": _distinct.NAME_LIMIT,
+    "regnal_words_max": _distinct.REGNAL_WORDS_MAX,
+    "regnal_untelling": sorted(_distinct.REGNAL_UNTELLING),
+    "label_nouns": _distinct.LABEL_NOUNS,
+    "amount_cues": _distinct.AMOUNT_CUES,
+    "cardinals": _distinct.CARDINALS,
+    "ordinals": _distinct.ORDINALS,
+    "numerals": _distinct.NUMERALS,
+    "generations": _distinct.GENERATIONS,
+}
+
+CURRENCY_PROBES: Final = (
+    "gold",
+    "Gold Piece (GP)",
+    "100 gp",
+    "1,000 GP",
+    "2d6 x 10 gp",
+    "g.p.",
+    "ＧＰ",
+    "pieces of silver",
+    "a few platinum coins",
+    "10 gp and 5 sp",
+    "coins",
+    "gold ring",
+    "sack of gold",
+    "pouch of coins",
+    "gold worth of platinum",
+    "gems worth 850 gold total",
+    "small copper platter",
+    "silver crown",
+)
+MARK_PROBES: Final = (
+    "Cell 3",
+    "Room 101b",
+    "Guard 2",
+    "Block C",
+    "+1 Longsword",
+    "Longsword plus two",
+    "Arrows (20)",
+    "20 arrows",
+    "Baron Vex II",
+    "Baron Vex Jr.",
+    "Rudolf the Third",
+    "Pitt the Younger",
+    "Mr. Bennet",
+    "Lady Bennet",
+    "North Gate",
+    "North-South Road",
+    "the second floor",
+    "Potion of Greater Healing",
+    "gems worth 850 gold",
+)

@@ -1,0 +1,218 @@
+"""What each registry allows in one entry: the item currency rule, and telling marks in names."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, TypeVar, assert_never
+
+from notarius.contracts import ContractError
+from notarius.registries._apply import merged_fields
+from notarius.registries._currency import STANDARD_COINAGES, Coinage, Currency, CurrencyRules
+from notarius.registries._distinct import MARK_RULES, MarkKind, first_conflict, mark_key
+from notarius.registries._entities import (
+    Candidate,
+    Entry,
+    ItemCandidate,
+    ItemEntry,
+    ItemKind,
+    LocationCandidate,
+    LocationEntry,
+    NpcCandidate,
+    NpcEntry,
+    RegistryKind,
+)
+from notarius.registries._probes import (
+    CURRENCY_PROBES,
+    CURRENCY_TABLES,
+    MARK_PROBES,
+    MARK_TABLES,
+)
+from notarius.semanticreconcile import Part, Subject, TypedRefusal
+
+C = TypeVar("C", bound=Candidate)
+E = TypeVar("E", bound=Entry)
+
+CURRENCY_GUIDANCE: Final = (
+    "Rule for money: each kind of coin is an item of its own, so keep different kinds of coins in "
+    "separate groups, and never put coins together with anything that is not money (a gold ring "
+    "is no coin). Amounts do not matter: 5 gold coins and 20 gold coins are the same kind."
+)
+CURRENCY_REASON: Final = "different kinds of money, or money and something else"
+UNKNOWN_COIN: Final = "money of no single kind of coin"
+NOT_MONEY: Final = "not money"
+
+
+def mark_reason(kind: MarkKind) -> str:
+    """Say in closed words why two names that differ in a mark are two things."""
+    match kind:
+        case MarkKind.BONUS:
+            what = "a bonus such as +1"
+        case MarkKind.DEGREE:
+            what = "a degree such as greater"
+        case MarkKind.GENDERED_TITLE:
+            what = "a title of a man or a woman"
+        case MarkKind.NUMBER:
+            what = "a number or letter"
+        case MarkKind.OPPOSITE:
+            what = "opposite words such as north and south"
+        case MarkKind.ORDINAL:
+            what = "a place in a count such as second"
+        case MarkKind.REGNAL:
+            what = "a numeral or words such as elder and younger"
+        case _:
+            assert_never(kind)
+    return f"different things, told apart in their names by {what}"
+
+
+class RegistryRules(abc.ABC, Generic[C, E]):
+    """One registry: its words for the model, its types, and what it allows in one entry."""
+
+    kind: ClassVar[RegistryKind]
+    subject: ClassVar[Subject]
+    domain_rule: ClassVar[str | None] = None
+    candidate_type: type[C]
+
+    def require(self, candidate: C) -> None:
+        """Raise `ContractError` if a candidate contradicts the rules of this registry."""
+
+    @abc.abstractmethod
+    def entry(self, canonical: C, members: Sequence[C]) -> E:
+        """Return the entry of members that can be one, in input order."""
+
+    def refusal(self, ids: Sequence[str], members: Sequence[C]) -> TypedRefusal | None:
+        """Say why members can't be one entry, or `None` if nothing speaks against it."""
+        rules = MARK_RULES[self.kind]
+        conflict = first_conflict(
+            ((member.name, *member.aliases) for member in members), rules=rules
+        )
+        if conflict is None:
+            return None
+        parts: dict[object, list[str]] = {}
+        for request_id, member in zip(ids, members, strict=True):
+            parts.setdefault(mark_key(member.name, rules=rules), []).append(request_id)
+        return TypedRefusal(
+            reason=mark_reason(conflict.kind),
+            parts=tuple(Part(label="", ids=tuple(part)) for part in parts.values()),
+        )
+
+    def content(self) -> Mapping[str, Any]:
+        """Return the rules as data for the fingerprint: tables, words, and verdicts on probes."""
+        return {
+            "kind": self.kind,
+            "domain_rule": self.domain_rule,
+            "mark_rules": MARK_RULES[self.kind],
+            "mark_tables": MARK_TABLES,
+            "mark_reasons": {kind.value: mark_reason(kind) for kind in MarkKind},
+            "mark_probes": [mark_key(name, rules=MARK_RULES[self.kind]) for name in MARK_PROBES],
+        }
+
+
+class NpcRules(RegistryRules[NpcCandidate, NpcEntry]):
+    """People, creatures and other characters."""
+
+    kind = "npc"
+    subject = Subject(
+        one="person", many="people", example=("Old Tom", "Mira", "Thomas Reed the miller")
+    )
+    candidate_type = NpcCandidate
+
+    def entry(self, canonical: NpcCandidate, members: Sequence[NpcCandidate]) -> NpcEntry:
+        """Return the entry of these members."""
+        return NpcEntry(**merged_fields(self.kind, canonical, members))
+
+
+class LocationRules(RegistryRules[LocationCandidate, LocationEntry]):
+    """Places."""
+
+    kind = "location"
+    subject = Subject(
+        one="place", many="places", example=("the old mill", "Reedford", "Mill of Reedford")
+    )
+    candidate_type = LocationCandidate
+
+    def entry(
+        self, canonical: LocationCandidate, members: Sequence[LocationCandidate]
+    ) -> LocationEntry:
+        """Return the entry of these members."""
+        return LocationEntry(**merged_fields(self.kind, canonical, members))
+
+
+class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
+    """Things and money.
+
+    Money of different denominations, and money and other things, are never one entry. Raises
+    `ValueError` if the coinages contradict each other.
+    """
+
+    kind = "item"
+    subject = Subject(
+        one="item", many="items", example=("healing draught", "rope", "Draught of Healing")
+    )
+    domain_rule = CURRENCY_GUIDANCE
+    candidate_type = ItemCandidate
+
+    def __init__(self, *, coinages: Sequence[Coinage] = STANDARD_COINAGES) -> None:
+        """Know these coins and no others."""
+        self._currency = CurrencyRules(coinages=tuple(coinages))
+        self._labels: dict[Currency | None, str] = {
+            Currency(code=coinage.code): coinage.label for coinage in coinages
+        }
+        self._labels |= {Currency(code=None): UNKNOWN_COIN, None: NOT_MONEY}
+
+    def money(self, candidate: ItemCandidate) -> Currency | None:
+        """Return which money a candidate is: as it says, else as its name says."""
+        if candidate.item_kind is ItemKind.OBJECT:
+            return None
+        if candidate.denomination is not None:
+            return Currency(code=candidate.denomination)
+        found = self._currency.classify(candidate.name)
+        if found is None and candidate.item_kind is ItemKind.CURRENCY:
+            return Currency(code=None)
+        return found
+
+    def require(self, candidate: ItemCandidate) -> None:
+        """Raise `ContractError` if the denomination is none of the known coins."""
+        known = [coinage.code for coinage in self._currency.coinages]
+        if candidate.denomination is not None and candidate.denomination not in known:
+            message = f"`denomination` must be one of {', '.join(known)}"
+            raise ContractError(message)
+
+    def refusal(self, ids: Sequence[str], members: Sequence[ItemCandidate]) -> TypedRefusal | None:
+        """Refuse different money, and money with other things; else what all registries refuse."""
+        parts: dict[Currency | None, list[str]] = {}
+        for request_id, member in zip(ids, members, strict=True):
+            parts.setdefault(self.money(member), []).append(request_id)
+        if len(parts) == 1:
+            # Amounts are no marks: `5 gold` and `20 gold` are one coin.
+            return None if None not in parts else super().refusal(ids, members)
+        return TypedRefusal(
+            reason=CURRENCY_REASON,
+            parts=tuple(
+                Part(
+                    label=label,
+                    ids=tuple(parts[money]),
+                    same=money is not None and money.code is not None,
+                )
+                for money, label in self._labels.items()
+                if money in parts
+            ),
+            domain_rule=True,
+        )
+
+    def entry(self, canonical: ItemCandidate, members: Sequence[ItemCandidate]) -> ItemEntry:
+        """Return the entry of these members."""
+        money = self.money(canonical)
+        return ItemEntry(
+            item_kind=ItemKind.OBJECT if money is None else ItemKind.CURRENCY,
+            denomination=None if money is None else money.code,
+            **merged_fields(self.kind, canonical, members),
+        )
+
+    def content(self) -> Mapping[str, Any]:
+        """Return the rules as data for the fingerprint."""
+        return {
+            **super().content(),
+            "coinages": self._currency.coinages,
+            "currency_tables": CURRENCY_TABLES,
+            "currency_labels": [CURRENCY_REASON, UNKNOWN_COIN, NOT_MONEY],
+            "currency_probes": [self._currency.classify(name) for name in CURRENCY_PROBES],
+        }
