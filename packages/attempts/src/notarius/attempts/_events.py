@@ -8,8 +8,8 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 
 from notarius.contracts import (
-    NormalizeRetry,
     Normalized,
+    NormalizeRetry,
     Outcome,
     Produced,
     ProducerRequest,

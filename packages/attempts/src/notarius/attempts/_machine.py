@@ -51,8 +51,8 @@ from notarius.contracts import (
     FellBack,
     InvariantError,
     ModelCandidate,
-    NormalizeRetry,
     Normalized,
+    NormalizeRetry,
     Outcome,
     Produced,
     ProducerRequest,
@@ -84,7 +84,7 @@ class AttemptPolicy(msgspec.Struct, frozen=True, kw_only=True):
     the whole operation in seconds, more than 0, or `None`. Raises `ContractError` otherwise.
     """
 
-    normalize_retries: int = 1
+    normalize_retries: int = 2
     terminal: TerminalPolicy = TerminalPolicy.FALLBACK
     deadline_s: float | None = None
 

@@ -59,8 +59,8 @@ from notarius.contracts._retry import (
     Fallback,
     IssueCount,
     IssueDetails,
-    NormalizeRetry,
     Normalized,
+    NormalizeRetry,
     SemanticCorrection,
 )
 from notarius.contracts._text import cut, one_line

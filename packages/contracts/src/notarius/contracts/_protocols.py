@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from notarius.contracts._messages import ProducerRequest
 from notarius.contracts._reply import Produced, ResponseContract
-from notarius.contracts._retry import NormalizeRetry, Normalized
+from notarius.contracts._retry import Normalized, NormalizeRetry
 
 T = TypeVar("T")
 

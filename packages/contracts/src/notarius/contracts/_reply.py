@@ -1,4 +1,4 @@
-"""What comes back from a model, and the one rule that tells a candidate from a structural failure."""
+"""What comes back from a model, and the rule that tells a candidate from a structural failure."""
 
 import enum
 from typing import ClassVar, Literal, Protocol, Self

@@ -40,7 +40,7 @@ def sha256_hex(data: bytes) -> str:
 
 
 def require_prose(text: str, what: str, *, max_bytes: int) -> None:
-    """Require visible text of at most `max_bytes` without control characters (line feed is fine)."""
+    """Require visible text of at most `max_bytes` without controls (a line feed is fine)."""
     size = len(encoded(text, what))
     if not text.strip():
         message = f"{what} must not be blank"
@@ -89,7 +89,7 @@ def require_tuple(
 
 
 def one_line(text: str) -> str:
-    """Return `text` on one line: controls, separators and lone surrogates become spaces, runs one."""
+    """Return `text` on one line: white space, controls and separators become single spaces."""
     cleaned = _CONTROL.sub(" ", text).encode("utf-8", "replace").decode()
     return " ".join(cleaned.split())
 

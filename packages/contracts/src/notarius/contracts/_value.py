@@ -53,7 +53,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 class Hidden:
     """Stands for a private field: knows length and digest, keeps no text."""
 
-    __slots__ = ("size", "digest", "kind")
+    __slots__ = ("digest", "kind", "size")
 
     def __init__(self, content: object) -> None:
         """Measure `content`; anything but text is known by its type alone."""

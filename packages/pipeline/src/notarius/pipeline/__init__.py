@@ -1,1 +1,25 @@
-"""The notarius application: candidate files in, registries out."""
+"""The application: candidate files in, registries out, and the `notarius` command."""
+
+from importlib.metadata import version as _version
+
+from notarius.pipeline._errors import ExitStatus, InputError
+from notarius.pipeline._reconcile import BackendFactory, Settings, Summary, reconcile
+from notarius.pipeline._similarity_backend import SimilarityBackend
+
+__all__ = [
+    "BackendFactory",
+    "ExitStatus",
+    "InputError",
+    "Settings",
+    "SimilarityBackend",
+    "Summary",
+    "reconcile",
+]
+
+
+def __getattr__(name: str) -> str:
+    """Read `__version__` from the installed metadata, only when someone asks."""
+    if name == "__version__":
+        return _version("notarius-pipeline")
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

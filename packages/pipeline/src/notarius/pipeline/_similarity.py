@@ -11,7 +11,7 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, Protocol
@@ -37,6 +37,9 @@ MAX_ALIASES: Final = 64
 """Aliases of a candidate that are compared, in sorted order."""
 MAX_BYNAME: Final = 40
 """Characters of a description that may be no more than the name of 'the old lady'."""
+MAX_MISSPELT: Final = 6
+"""Words of a name in which one may be misspelt; bounds the index of variants."""
+JUST_TWO: Final = 2
 MAX_RIVALS: Final = 48
 """Fuller names that a short name is compared with; one that has more is ambiguous anyway."""
 
@@ -78,7 +81,10 @@ class _Cluster:
 
     rank: int
     indexes: list[int]
+    named: frozenset[Reading]
+    """Readings of the candidates' names."""
     readings: frozenset[Reading]
+    """The same, and those of their aliases."""
     facets: Facets
     full: frozenset[Reading] = field(init=False)
     """Its proper names of two words or more."""
@@ -158,11 +164,12 @@ def _node(kind: RegistryKind, content: _Content, *, rank: int, indexes: list[int
     readings = {read(kind, text, by_weight=by_weight) for text in names}
     if kind == "npc" and len(description) <= MAX_BYNAME and not read(kind, name).proper:
         readings |= {byname for byname in (read(kind, description),) if byname.proper}
+    named = read(kind, name, by_weight=by_weight)
     # What an alias says of the numbering or type is no more than a variant of what the name says.
-    stated = read(kind, name, by_weight=by_weight).facets
-    known = {facet for facet, _ in stated | facets}
+    stated = named.facets | facets
+    known = {facet for facet, _ in stated}
     extra = {pair for reading in readings for pair in reading.facets if pair[0] not in known}
-    return _Cluster(rank, indexes, frozenset(readings), stated | facets | extra)
+    return _Cluster(rank, indexes, frozenset({named}), frozenset(readings), stated | extra)
 
 
 def _contradict(left: Facets, right: Facets) -> bool:
@@ -230,23 +237,40 @@ class _Matcher:
             return False
         self._parents[right.rank] = left.rank
         self._nodes[left.rank] = _Cluster(
-            left.rank, list(union), left.readings | right.readings, left.facets | right.facets
+            left.rank,
+            list(union),
+            left.named | right.named,
+            left.readings | right.readings,
+            left.facets | right.facets,
         )
         return True
 
     # -------------------------------------------------------------- equal names
 
     def join_equal_names(self) -> None:
-        """Join what shares a key and does not contradict."""
-        blocks: dict[Key, list[int]] = defaultdict(list)
-        for node in self._nodes:
-            keys = {key for reading in node.readings for key in reading.keys}
+        """Join what has one name, then what one other name connects to one name or alias.
+
+        An alias that more than two names share is a title or a slip, and connects nothing.
+        """
+        for part in self._blocks(lambda node: node.named):
+            self._join_all(part)
+        for part in self._blocks(lambda node: node.readings):
+            if len(part) == JUST_TWO:
+                self._join_all(part)
+
+    def _blocks(
+        self, readings: Callable[[_Cluster], frozenset[Reading]]
+    ) -> Iterator[list[_Cluster]]:
+        """Yield, key by key, the clusters that share it, without contradictions."""
+        blocks: dict[Key, set[int]] = defaultdict(set)
+        for cluster in self.clusters():
+            keys = {key for reading in readings(cluster) for key in reading.keys}
             for key in keys | {single_letters(key) for key in keys}:
-                blocks[key].append(node.rank)
+                blocks[key].add(cluster.rank)
         for key in sorted(blocks):
             roots = sorted({self._root(rank) for rank in blocks[key]})
-            for part in self._consistent([self._nodes[root] for root in roots]):
-                self._join_all(part)
+            if len(roots) > 1:
+                yield from self._consistent([self._nodes[root] for root in roots])
 
     def _consistent(self, clusters: list[_Cluster]) -> list[list[_Cluster]]:
         """Split clusters of one name into parts without contradictions.
@@ -404,17 +428,14 @@ class _Matcher:
                 self._join(self._nodes[left], self._nodes[right])
 
     def _slips(self) -> set[tuple[int, int]]:
-        by_gap: dict[tuple[Key, str, Key], list[tuple[str, int]]] = defaultdict(list)
+        by_gap: dict[str, list[tuple[str, int]]] = defaultdict(list)
         uses: Counter[str] = Counter()
         for cluster in self.clusters():
             cores = {reading.core for reading in cluster.readings if reading.core}
             uses.update({word for core in cores for word in core})
-            for core in sorted(cores):
-                for at, word in enumerate(core):
-                    if _may_be_misspelt(word, alone=len(core) == 1):
-                        gaps = {word[:cut] + word[cut + 1 :] for cut in range(1, len(word))}
-                        for gap in gaps | {word}:
-                            by_gap[core[:at], gap, core[at + 1 :]].append((word, cluster.rank))
+            for core in cores:
+                for gap, word in _gaps(core):
+                    by_gap[gap].append((word, cluster.rank))
         pairs = set()
         for found in by_gap.values():
             if 1 < len(found) <= MAX_RIVALS:
@@ -449,9 +470,18 @@ def _is_spelt_alike(word: str, variant: str) -> bool:
     )
 
 
-def _may_be_misspelt(word: str, *, alone: bool) -> bool:
-    least = MIN_ALONE if alone else MIN_BESIDE
-    return least <= len(word) <= MAX_WORD and word.isalpha()
+def _gaps(core: Key) -> Iterator[tuple[str, str]]:
+    """Yield the name with each letter left out in turn, and the word that it was left out of.
+
+    Names that are one slip apart have one of these in common. First letters are seldom wrong.
+    """
+    least = MIN_ALONE if len(core) == 1 else MIN_BESIDE
+    for at, word in enumerate(core if len(core) <= MAX_MISSPELT else ()):
+        if least <= len(word) <= MAX_WORD and word.isalpha():
+            before, after = " ".join(core[:at]), " ".join(core[at + 1 :])
+            shorter = {word[:cut] + word[cut + 1 :] for cut in range(1, len(word))}
+            for gap in shorter | {word}:
+                yield f"{before}/{gap}/{after}", word
 
 
 def _is_slip(word: str, variant: str, uses: Mapping[str, int]) -> bool:

@@ -98,6 +98,10 @@ class RegistryNormalizer(Generic[C, E]):
         """Whether the registry's rules allow these offered ids in one entry."""
         return self._refusal(tuple(ids)) is None
 
+    def separate(self) -> Registry[E]:
+        """Return the registry without any group: every candidate an entry of its own."""
+        return self._registry(())
+
     def normalize(
         self, produced: Produced
     ) -> Normalized[Registry[E]] | NormalizeRetry[Registry[E]]:
@@ -167,7 +171,7 @@ class RegistryNormalizer(Generic[C, E]):
             reason_code=INVALID_OUTPUT,
             operator_message=f"The model's last answer could not be used: {_defect_words(defect)}.",
             fallback=Fallback(
-                value=self._registry(()),
+                value=self.separate(),
                 preserved=(
                     f"No group was applied; {_count(count, 'candidate')} preserved separately, "
                     "nothing was lost."

@@ -32,7 +32,7 @@ CURRENCY_PROBES: Final = (
     "1,000 GP",
     "2d6 x 10 gp",
     "g.p.",
-    "ＧＰ",
+    "\uff27\uff30",
     "pieces of silver",
     "a few platinum coins",
     "10 gp and 5 sp",

@@ -5,7 +5,7 @@ from typing import Final
 
 from notarius.contracts import CORRECTION_MODE, GUIDANCE_MAX_BYTES
 from notarius.semanticreconcile._categories import ALL_CATEGORIES
-from notarius.semanticreconcile._decode import ProposedGroup, Proposal
+from notarius.semanticreconcile._decode import Proposal, ProposedGroup
 from notarius.semanticreconcile._prose import CATEGORY_PROSE
 from notarius.semanticreconcile._protocol import (
     PROTOCOL,

@@ -102,7 +102,7 @@ def _by_group(refused: Sequence[RefusedGroup], room: int) -> list[str]:
     """Say for each group what may stay, for as many groups as there is room."""
     lines: list[str] = []
     left = room - len(BY_GROUP.encode()) - len(MORE.encode()) - 2
-    for number, group in enumerate(refused):
+    for group in refused:
         line = f"- Group {group.index + 1}: {_advice(group)}"
         left -= len(line.encode()) + 1
         if left < 0:

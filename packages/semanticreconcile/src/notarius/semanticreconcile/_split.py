@@ -17,7 +17,7 @@ from notarius.contracts import (
     Value,
 )
 from notarius.semanticreconcile._categories import ALL_CATEGORIES, IssueCategory
-from notarius.semanticreconcile._decode import ProposedGroup, Proposal
+from notarius.semanticreconcile._decode import Proposal, ProposedGroup
 
 
 class Part(Value, frozen=True, kw_only=True):

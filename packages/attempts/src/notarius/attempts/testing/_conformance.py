@@ -20,9 +20,9 @@ from notarius.contracts import (
     FinishReason,
     Message,
     ModelCandidate,
-    NormalizeRetry,
     Normalized,
     Normalizer,
+    NormalizeRetry,
     OperationCancelledError,
     Produced,
     Producer,
@@ -86,7 +86,7 @@ class NormalizerConformance(abc.ABC):
         _require(verdict.guidance, "a refused candidate needs guidance")
 
     def test_structural_failure_gives_no_guidance(self) -> None:
-        """Where there is no candidate there is nothing to correct, but something to fall back on."""
+        """Without a candidate there is nothing to correct, but something to fall back on."""
         for defect in StructuralDefect:
             verdict = self.make_normalizer().normalize(_failure(defect))
             if not isinstance(verdict, NormalizeRetry):
@@ -262,9 +262,9 @@ class AsyncProducerConformance(ProducerConformance):
 
     def call(
         self,
-        producer: Any,
+        producer: Any,  # noqa: ANN401 - the base class takes the blocking kind
         request: ProducerRequest,
-        token: CancelToken | None = None,  # noqa: ANN401
+        token: CancelToken | None = None,
     ) -> Produced:
         """Make one call."""
         if token is not None and token.cancelled:

@@ -1,0 +1,138 @@
+"""Reads a candidate file: JSON Lines, every line checked before anything else happens."""
+
+import codecs
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import msgspec
+
+from notarius.contracts import (
+    ContractError,
+    RepeatedKeyError,
+    cut,
+    one_line,
+    require_unique_keys,
+)
+from notarius.pipeline._errors import InputError
+from notarius.registries import Candidate, Entry, RegistryRules
+
+C = TypeVar("C", bound=Candidate)
+E = TypeVar("E", bound=Entry)
+
+_SHOWN_MAX_BYTES: Final = 60
+
+
+class _LineError(Exception):
+    """What is wrong with one line, and the fix."""
+
+
+def read_candidates(path: Path, rules: RegistryRules[C, E]) -> tuple[tuple[C, ...], bytes]:
+    """Return the candidates of a file in order, and the bytes that were read.
+
+    Raises `InputError` with file and line for every bad line: no JSON object, an unknown,
+    missing, repeated or wrongly typed key, a blank name, another registry's kind, a `source_id`
+    that stands twice. Blank lines are skipped; a byte-order mark at the start is allowed.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"{path}: can't be read ({reason}); give a candidate file") from None
+    candidates: list[C] = []
+    lines: dict[str, int] = {}
+    problems: list[str] = []
+    for number, line in _lines(data):
+        try:
+            candidate = _candidate(line, rules)
+            first = lines.setdefault(candidate.source_id, number)
+            if first != number:
+                _fail(f"`source_id` stands in line {first} already; give each candidate its own")
+        except _LineError as error:
+            problems.append(f"{path}, line {number}: {error}")
+        else:
+            candidates.append(candidate)
+    if problems:
+        raise InputError(*problems)
+    return tuple(candidates), data
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    # Split at line feeds alone: other separators may stand inside a JSON text.
+    for number, line in enumerate(data.removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
+        if line.strip():
+            yield number, line
+
+
+def _candidate(line: bytes, rules: RegistryRules[C, E]) -> C:
+    record = _record(line)
+    known = [field.name for field in msgspec.structs.fields(rules.candidate_type)]
+    for key in record:
+        if key not in known:
+            _fail(f"unknown key {_shown(key)}{_suggestion(key, known)}")
+    if record.get("kind", rules.kind) != rules.kind:
+        _fail(
+            f"`kind` is {_shown(record['kind'])}, but this is the {rules.kind} registry; "
+            "mend it or choose another --registry"
+        )
+    try:
+        candidate = msgspec.convert(record, rules.candidate_type)
+        rules.require(candidate)
+    except (msgspec.ValidationError, ContractError) as error:
+        _fail(_plain(str(error)))
+    return candidate
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    try:
+        record = msgspec.json.decode(line)
+        require_unique_keys(line)
+    except RepeatedKeyError as error:
+        _fail(f"key {_shown(error.key)} stands twice in one object; keep one of them")
+    except RecursionError:
+        _fail("nested too deeply; make it flatter")
+    except (msgspec.DecodeError, ValueError) as error:
+        # A fragment of the line may be a whole mistaken file; the position is enough.
+        _fail(f"no valid JSON ({_plain(str(error))}); write one JSON object a line")
+    if not isinstance(record, dict):
+        _fail("not a JSON object; write one object a line")
+    return record
+
+
+def _plain(message: str) -> str:
+    """Turn a decoder's message into words for somebody who does not know Python."""
+    replaced = message
+    for technical, plain in (
+        ("Object missing required field", "required key missing:"),
+        (" - at `$.", " at `"),
+        (" - at `$", " at `"),
+        ("Expected ", "expected "),
+        ("`str`", "a text"),
+        ("`array`", "a list"),
+        ("`object`", "an object"),
+        ("`null`", "null"),
+        ("`int`", "a number"),
+        ("`float`", "a number"),
+        ("`bool`", "true or false"),
+        ("Invalid enum value", "this value is not allowed:"),
+        ("JSON is malformed: ", ""),
+    ):
+        replaced = replaced.replace(technical, plain)
+    return cut(one_line(replaced), 3 * _SHOWN_MAX_BYTES)
+
+
+def _shown(value: object) -> str:
+    """Quote a piece of the input: one line, not long."""
+    return f"`{cut(one_line(str(value)), _SHOWN_MAX_BYTES)}`"
+
+
+def _suggestion(key: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key[:_SHOWN_MAX_BYTES], known, n=1)
+    if close:
+        return f"; did you mean `{close[0]}`?"
+    return "; put it under `extra` or remove it"
+
+
+def _fail(problem: str) -> NoReturn:
+    raise _LineError(problem)

@@ -1,0 +1,62 @@
+"""The opt-in folder of raw exchanges: the only place where model texts are ever written."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from notarius.contracts import Cancellation, Reply, canonical_json
+from notarius.llmruntime import ChatBackend, ChatCall
+from notarius.pipeline._errors import InputError
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def prepare_debug_folder(folder: Path) -> None:
+    """Make the folder, for its owner alone.
+
+    Raises `InputError` if it exists and others may look into it, or if it can't be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = folder.stat().st_mode
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"{folder}: can't be made ({reason}); choose another place") from None
+    if mode & _OTHERS:
+        raise InputError(
+            f"{folder}: others may look into it, and raw model texts go there; "
+            "close it (chmod 700) or name a folder that does not exist yet"
+        )
+
+
+class DebugBackend:
+    """Writes each call and each raw reply of a backend into a private folder, exactly."""
+
+    def __init__(self, backend: ChatBackend, folder: Path) -> None:
+        """Write into `folder`, with numbers after those that it holds."""
+        self._backend = backend
+        self._folder = folder
+        self._number = len(list(folder.glob("call-*.request.json")))
+
+    def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
+        """Write the call, make it, and write the reply."""
+        self._number += 1
+        request = {
+            "messages": [
+                {"role": message.role.value, "content": message.content}
+                for message in call.messages
+            ],
+            "schema": call.schema_name,
+            "timeout_s": call.timeout_s,
+        }
+        self._write("request.json", canonical_json(request))
+        reply = self._backend.complete(call, cancellation=cancellation)
+        self._write("response.txt", reply.text.encode("utf-8", "surrogatepass"))
+        return reply
+
+    def _write(self, what: str, data: bytes) -> None:
+        path = self._folder / f"call-{self._number:04}.{what}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)

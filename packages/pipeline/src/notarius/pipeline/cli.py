@@ -1,0 +1,241 @@
+"""The `notarius` command: options in, `reconcile` called, results told."""
+
+import enum
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from notarius.attempts import AttemptPolicy, TerminalPolicy
+from notarius.contracts import AttemptCause, FailureKind, ProducerRequest, canonical_json
+from notarius.pipeline._errors import ExitStatus, InputError
+from notarius.pipeline._reconcile import SIMILARITY, Settings, Summary, reconcile
+
+app = typer.Typer(
+    name="notarius",
+    help="Turn candidates extracted from tabletop-game sessions into registries without "
+    "duplicates. Nothing that goes in is ever lost.",
+    no_args_is_help=True,
+    # A traceback with local variables could print texts of a model.
+    pretty_exceptions_enable=False,
+)
+
+_LEVELS: Final = ("DEBUG", "INFO", "WARNING")
+_CAUSES: Final = {
+    AttemptCause.INITIAL: "asking",
+    AttemptCause.STRUCTURAL_RETRY: "asking again, the last answer could not be read",
+    AttemptCause.MODULE_RETRY: "asking again",
+    AttemptCause.CORRECTIVE_RETRY: "asking for a corrected answer",
+}
+
+
+class RegistryOption(enum.StrEnum):
+    """The values of `--registry`."""
+
+    NPC = "npc"
+    ITEM = "item"
+    LOCATION = "location"
+
+
+class FormatOption(enum.StrEnum):
+    """The values of `--format`."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes the flag's value
+    if wanted:
+        typer.echo(f"notarius {version('notarius-pipeline')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,  # noqa: FBT002 - typer makes a flag of it
+) -> None:
+    pass
+
+
+@app.command(
+    name="reconcile",
+    epilog="Example: notarius reconcile --registry npc candidates.jsonl --out registries/npc",
+)
+def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
+    candidates: Annotated[
+        Path,
+        typer.Argument(metavar="CANDIDATES.jsonl", help="JSON Lines, one candidate a line."),
+    ],
+    registry: Annotated[RegistryOption, typer.Option(help="Which registry this is.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the output files.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="similarity|openai:NAME|llama:FILE.gguf",
+            help="Who is asked. `similarity` compares names, without model or network.",
+        ),
+    ] = SIMILARITY,
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address of an OpenAI-compatible server.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="VAR", help="Environment variable that holds the server's key."),
+    ] = None,
+    normalize_retries: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Times to ask again after a refused answer.")
+    ] = AttemptPolicy().normalize_retries,
+    repair_retries: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Times to ask for readable JSON, an attempt.")
+    ] = 1,
+    transport_retries: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Times to repeat a failed call, an attempt.")
+    ] = 2,
+    deadline: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Time for the whole operation; no limit if left out."),
+    ] = None,
+    terminal: Annotated[
+        TerminalPolicy,
+        typer.Option(help="When all retries are spent: apply what is safe, or fail."),
+    ] = TerminalPolicy.FALLBACK,
+    debug_exchange: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write raw prompts and replies there (a folder for you alone)."
+        ),
+    ] = None,
+    output_format: Annotated[
+        FormatOption, typer.Option("--format", help="How the summary is printed.")
+    ] = FormatOption.TEXT,
+    quiet: Annotated[  # noqa: FBT002 - typer makes a flag of it
+        bool, typer.Option("--quiet", help="No summary and no progress.")
+    ] = False,
+) -> None:
+    """Find duplicates among candidates and write the registry that results.
+
+    Writes registry.json, warnings.json, receipt.json and manifest.json into DIR. Exit status:
+    0 done, 2 bad input or usage, 3 retries spent with --terminal fail, 4 no answer from the
+    model, 130 interrupted.
+    """
+    try:
+        _set_log_level()
+        _require_model(model, base_url=base_url, api_key_env=api_key_env)
+        if deadline is not None and not deadline > 0:
+            raise InputError("--deadline: must be more than 0 seconds; leave it out for no limit")
+        settings = Settings(
+            registry=registry.value,
+            candidates=candidates,
+            out=out,
+            model=model,
+            policy=AttemptPolicy(
+                normalize_retries=normalize_retries, terminal=terminal, deadline_s=deadline
+            ),
+            repair_retries=repair_retries,
+            transport_retries=transport_retries,
+            debug_exchange=debug_exchange,
+        )
+        with _progress(settings, quiet=quiet) as starting:
+            summary = reconcile(settings, starting=starting)
+    except InputError as error:
+        for line in str(error).splitlines():
+            typer.echo(f"error: {line}", err=True)
+        raise typer.Exit(ExitStatus.BAD_INPUT) from None
+    except KeyboardInterrupt:
+        typer.echo(
+            "interrupted: no registry was written; run the same command to start again", err=True
+        )
+        raise typer.Exit(ExitStatus.INTERRUPTED) from None
+    _tell(summary, output_format, quiet=quiet)
+    raise typer.Exit(_status(summary))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else ExitStatus.BAD_INPUT
+    return ExitStatus.DONE
+
+
+def _require_model(model: str, *, base_url: str | None, api_key_env: str | None) -> None:
+    if model.startswith(("openai:", "llama:")):
+        raise InputError(
+            f"--model {model.partition(':')[0]}: this version answers with `{SIMILARITY}` alone; "
+            "leave --model out"
+        )
+    if model != SIMILARITY:
+        raise InputError(f"--model: unknown model; use `{SIMILARITY}`")
+    for option, value in (("--base-url", base_url), ("--api-key-env", api_key_env)):
+        if value is not None:
+            raise InputError(f"{option}: has no meaning with --model {SIMILARITY}; leave it out")
+
+
+def _set_log_level() -> None:
+    level = os.environ.get("NOTARIUS_LOG", "WARNING")
+    if level not in _LEVELS:
+        raise InputError(f"NOTARIUS_LOG: must be one of {', '.join(_LEVELS)}")
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s", force=True
+    )
+
+
+@contextmanager
+def _progress(
+    settings: Settings, *, quiet: bool
+) -> Iterator[Callable[[ProducerRequest], None] | None]:
+    """Show on a terminal what is being asked; nothing anywhere else."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    most = settings.policy.normalize_retries + 1
+    with console.status(f"{settings.registry}: reading {settings.candidates.name!r}") as status:
+
+        def starting(request: ProducerRequest) -> None:
+            cause = _CAUSES[request.cause]
+            status.update(
+                f"{settings.registry}: attempt {request.number} of at most {most}, {cause}"
+            )
+
+        yield starting
+
+
+def _tell(summary: Summary, output_format: FormatOption, *, quiet: bool) -> None:
+    for warning in summary.warnings:
+        typer.echo(f"warning: {warning.message}", err=True)
+        for sample in warning.samples:
+            typer.echo(f"  {sample}", err=True)
+    if summary.failure is not None:
+        typer.echo(f"error: {summary.failure['message']} No registry was written.", err=True)
+    if quiet:
+        return
+    if output_format is FormatOption.JSON:
+        typer.echo(canonical_json(summary).decode())
+        return
+    if summary.entries is not None:
+        attempts = "1 attempt" if summary.attempts == 1 else f"{summary.attempts} attempts"
+        typer.echo(
+            f"{summary.registry}: {summary.candidates} candidates, {summary.entries} entries "
+            f"({summary.outcome.replace('_', ' ')}, {attempts}, model {summary.model})"
+        )
+    typer.echo(f"written: {', '.join(summary.files)}")
+
+
+def _status(summary: Summary) -> ExitStatus:
+    if summary.failure is None:
+        return ExitStatus.DONE if summary.entries is not None else ExitStatus.INTERRUPTED
+    if summary.failure["kind"] == FailureKind.EXHAUSTED:
+        return ExitStatus.EXHAUSTED
+    return ExitStatus.PROVIDER
