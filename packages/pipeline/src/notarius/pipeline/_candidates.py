@@ -11,12 +11,13 @@ import msgspec
 from notarius.contracts import (
     ContractError,
     RepeatedKeyError,
+    canonical_json,
     cut,
     one_line,
     require_unique_keys,
 )
 from notarius.pipeline._errors import InputError
-from notarius.registries import Candidate, Entry, RegistryRules
+from notarius.registries import Candidate, Entry, ItemKind, RegistryRules
 
 C = TypeVar("C", bound=Candidate)
 E = TypeVar("E", bound=Entry)
@@ -115,7 +116,7 @@ def _plain(message: str) -> str:
         ("`int`", "a number"),
         ("`float`", "a number"),
         ("`bool`", "true or false"),
-        ("Invalid enum value", "this value is not allowed:"),
+        ("Invalid enum value", f"expected one of {', '.join(ItemKind)}, got"),
         ("JSON is malformed: ", ""),
     ):
         replaced = replaced.replace(technical, plain)
@@ -123,8 +124,9 @@ def _plain(message: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """Quote a piece of the input: one line, not long."""
-    return f"`{cut(one_line(str(value)), _SHOWN_MAX_BYTES)}`"
+    """Quote a piece of the input, all but texts as JSON: one line, not long."""
+    text = value if isinstance(value, str) else canonical_json(value).decode()
+    return f"`{cut(one_line(text), _SHOWN_MAX_BYTES)}`"
 
 
 def _suggestion(key: str, known: Sequence[str]) -> str:

@@ -34,14 +34,16 @@ class DebugBackend:
     """Writes each call and each raw reply of a backend into a private folder, exactly."""
 
     def __init__(self, backend: ChatBackend, folder: Path) -> None:
-        """Write into `folder`, with numbers after those that it holds."""
+        """Write into `folder`, with numbers that it does not hold yet."""
         self._backend = backend
         self._folder = folder
-        self._number = len(list(folder.glob("call-*.request.json")))
+        self._number = 0
 
     def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
         """Write the call, make it, and write the reply."""
         self._number += 1
+        while self._path("request.json").exists():
+            self._number += 1
         request = {
             "messages": [
                 {"role": message.role.value, "content": message.content}
@@ -55,8 +57,10 @@ class DebugBackend:
         self._write("response.txt", reply.text.encode("utf-8", "surrogatepass"))
         return reply
 
+    def _path(self, what: str) -> Path:
+        return self._folder / f"call-{self._number:04}.{what}"
+
     def _write(self, what: str, data: bytes) -> None:
-        path = self._folder / f"call-{self._number:04}.{what}"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(self._path(what), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(data)

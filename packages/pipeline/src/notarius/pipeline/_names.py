@@ -16,9 +16,10 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
-RegistryKind = Literal["npc", "item", "location"]
+from notarius.registries import STANDARD_COINAGES, CurrencyRules, RegistryKind
+
 Facets = frozenset[tuple[str, str]]
 Key = tuple[str, ...]
 
@@ -39,8 +40,8 @@ MAX_PROSE_CHARS: Final = 400
 
 _PLAIN_LETTERS: Final = str.maketrans(
     {"ø": "o", "æ": "ae", "œ": "oe", "ß": "ss", "ł": "l", "đ": "d", "ð": "d", "þ": "th"}
-    | {"Ø": "O", "Æ": "AE", "Œ": "OE", "Ł": "L", "Đ": "D", "Ð": "D", "Þ": "TH", "ʼ": "'"}
-    | {"‘": "'", "’": "'", "`": "'", "\x00": " "}
+    | {"Ø": "O", "Æ": "AE", "Œ": "OE", "Ł": "L", "Đ": "D", "Ð": "D", "Þ": "TH", "\u02bc": "'"}
+    | {"\u2018": "'", "\u2019": "'", "`": "'", "\x00": " "}
 )
 _ACCENTS: Final = re.compile("[\u0300-\u036f]")
 _WORD: Final = re.compile(r"\+?\d+(?:st|nd|rd|th)?\b|[^\W_]+(?:'[^\W_]+)*'?")
@@ -130,6 +131,8 @@ _NUMERALS: Final[Mapping[str, str]] = MappingProxyType(
     | {"sr": "sr", "senior": "sr"}
 )
 
+_GENERATIONS: Final = _words("jr sr")
+
 _PLACE_TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         word: group.split()[0]
@@ -181,15 +184,13 @@ _UNITS: Final = _words(
 )
 _LOTS: Final = _words("set pair suit lot")
 _ITEM_LINKS: Final = _words("of the and a an for with in to")
-_METALS: Final = _words("copper silver electrum gold platinum")
-_COIN_CODES: Final[Mapping[str, str]] = MappingProxyType(
-    {"cp": "copper", "sp": "silver", "ep": "electrum", "gp": "gold", "pp": "platinum"}
-)
-_COIN_WORDS: Final = _words("piece coin")
+_MONEY: Final = CurrencyRules()
+_METALS: Final = frozenset(name for coinage in STANDARD_COINAGES for name in coinage.names)
 _ITEM_NOUNS: Final = _words(
     "sword longsword shortsword greatsword blade dagger axe greataxe battleaxe handaxe mace maul"
     " hammer warhammer spear javelin glaive halberd bow longbow shortbow crossbow staff wand rod"
-    " cloth shield armor armour mail helm helmet amulet ring crystal gem statuette pistol rifle musket"
+    " cloth shield armor armour mail helm helmet amulet ring crystal gem statuette pistol rifle"
+    " musket"
 )
 
 
@@ -198,7 +199,7 @@ class Reading:
     """One name as read."""
 
     keys: frozenset[Key]
-    """Readings that share a key are the same name."""
+    """Readings that share a key are the same name. No word begins with the slash of some keys."""
     core: Key = ()
     facets: Facets = frozenset()
     titles: frozenset[str] = frozenset()
@@ -224,7 +225,7 @@ def read(kind: RegistryKind, text: str, *, by_weight: bool = False) -> Reading:
 
 def _by_digest(text: str) -> Reading:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return Reading(keys=frozenset({("long", digest)}))
+    return Reading(keys=frozenset({("/long", digest)}))
 
 
 def plain_text(text: str) -> str:
@@ -247,8 +248,10 @@ def is_by_weight(prose: str) -> bool:
 
 
 def _gender_of(words: list[str]) -> set[tuple[str, str]]:
-    """Return the first gender that is stated: in 'daughter of a king' that is the daughter's."""
+    """Return the gender that is stated first; what follows a preposition is about another."""
     for word in words:
+        if word in _PREPOSITIONS:
+            break
         if word in _MALE_WORDS:
             return {("gender", "male")}
         if word in _FEMALE_WORDS:
@@ -277,7 +280,7 @@ def _nominal(words: list[str]) -> Reading:
         del folded[0]
     if all(word in _GENERIC for word in folded):
         return Reading(keys=frozenset())
-    return Reading(keys=frozenset({("nominal", *folded)}))
+    return Reading(keys=frozenset({("/nominal", *folded)}))
 
 
 def _undecorated(words: list[str]) -> list[str] | None:
@@ -326,7 +329,7 @@ def _person(words: list[str]) -> Reading:
     tokens = [_bare(word) for word in words if word.casefold() not in _LINKS]
     if len(words) > 2 and words[1] == "of" and _is_title(tokens[0]):  # noqa: PLR2004
         # 'Countess of Name' holds an office; nothing is called 'Name' for it.
-        return Reading(frozenset({("office", *tokens)}), facets=frozenset(_gender_of(tokens[:1])))
+        return Reading(frozenset({("/office", *tokens)}), facets=frozenset(_gender_of(tokens[:1])))
     titles: set[str] = set()
     facets: set[tuple[str, str]] = set()
     marks = {_NUMERALS.get(token, token) for token in tokens[1:] if _is_mark(token)}
@@ -345,12 +348,13 @@ def _person(words: list[str]) -> Reading:
     if len(tokens) == 1 and _is_title(tokens[0]):
         facets.update(_gender_of(tokens))
         return Reading(
-            frozenset({("office", *sorted({*titles, *tokens}))}), facets=frozenset(facets)
+            frozenset({("/office", *sorted({*titles, *tokens, *marks}))}), facets=frozenset(facets)
         )
     core = tuple(tokens)
     nicknames = _nicknames(core, words)
-    # 'Name' may be any of 'Name II' and 'Name III', 'First Last' can hardly be but one.
-    key = (*core, *sorted(marks)) if len(core) == 1 else core
+    # 'Name' may be any of 'Name II' and 'Name III'; 'First Last' can hardly be but one, unless a
+    # 'Jr.' says that there are two.
+    key = (*core, *sorted(marks if len(core) == 1 else marks & _GENERATIONS))
     return Reading(
         frozenset({key}), core, frozenset(facets), frozenset(titles), nicknames, proper=True
     )
@@ -394,7 +398,7 @@ def singular(word: str) -> str:
     """Return one form for singular and plural; not always a word, always the same."""
     if len(word) > 4 and word.endswith("ies"):  # noqa: PLR2004 - 'dies' and 'ties' stay
         return word[:-3] + "y"
-    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes")):  # noqa: PLR2004 - as above
+    if len(word) > 4 and word.endswith(("sses", "oxes", "ches", "shes")):  # noqa: PLR2004 - as above
         return word[:-2]
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):  # noqa: PLR2004
         return word[:-1]
@@ -448,7 +452,7 @@ def _place(tokens: list[str]) -> Reading:
     types = {_PLACE_TYPES[token] for token in tokens if token in _PLACE_TYPES}
     facets = frozenset(("type", kind) for kind in types)
     if not core:
-        return Reading(frozenset({("place", *tokens)}), tuple(tokens), facets, type_only=True)
+        return Reading(frozenset({("/place", *tokens)}), tuple(tokens), facets, type_only=True)
     if types & _BESIDE_A_TOWN:
         facets |= {("beside", "yes")}
     elif not types and len(core) == 1:
@@ -461,13 +465,14 @@ def _read_item(text: str, *, by_weight: bool) -> Reading:
     brief = _item_tokens(_BRACKETED.sub(_unless_lot, text)) or full
     if not full:
         return Reading(keys=frozenset())
-    metal = _COIN_CODES.get(full[0], full[0])
-    if metal in _METALS and (len(full) == 1 or (len(full) == 2 and full[1] in _COIN_WORDS)):  # noqa: PLR2004
-        substance = "goods" if by_weight and full == [metal] else "coin"
-        return Reading(frozenset({(substance, metal)}), facets=frozenset({(substance, metal)}))
+    money = _MONEY.classify(text)
+    if money is not None and money.code is not None:
+        substance = "goods" if by_weight and full[0] in _METALS and len(full) == 1 else "coin"
+        key = (f"/{substance}", money.code)
+        return Reading(frozenset({key}), facets=frozenset({(substance, money.code)}))
     keys: set[Key] = set()
     for tokens in (full, brief):
-        keys |= {tuple(sorted(tokens)), ("joined", "".join(tokens))}
+        keys |= {tuple(sorted(tokens)), ("/joined", "".join(tokens))}
     named = all(_is_capital(word) for word in _WORD.findall(text) if word not in _ITEM_LINKS)
     return Reading(frozenset(keys), tuple(sorted(brief)), proper=named)
 
@@ -486,6 +491,11 @@ def _item_tokens(text: str) -> list[str]:
     if len(tokens) > 2 and tokens[0] in _LOTS and tokens[1] == "of":  # noqa: PLR2004
         del tokens[:2]
     return [token for token in tokens if token not in _ITEM_LINKS] or tokens
+
+
+def is_distinguishing(word: str) -> bool:
+    """Tell whether a word more makes a name that of something else: 'North Gate', 'Gate 2'."""
+    return _is_mark(word) or word in _PARTING or len(word) == 1
 
 
 def is_generic_extra(short: Key, extra: Key) -> bool:

@@ -116,10 +116,11 @@ def reconcile(
     rules = rules_for(settings.registry)
     candidates, data = read_candidates(settings.candidates, rules)
     normalizer = RegistryNormalizer(rules, candidates)
+    if settings.debug_exchange is not None:
+        prepare_debug_folder(settings.debug_exchange)
     prepare_folder(settings.out)
     model = backend(settings.registry, candidates, normalizer)
     if settings.debug_exchange is not None:
-        prepare_debug_folder(settings.debug_exchange)
         model = DebugBackend(model, settings.debug_exchange)
     facts = RunFacts(
         registry=settings.registry,

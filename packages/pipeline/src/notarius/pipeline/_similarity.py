@@ -23,8 +23,8 @@ from notarius.pipeline._names import (
     Facets,
     Key,
     Reading,
-    RegistryKind,
     is_by_weight,
+    is_distinguishing,
     is_generic_extra,
     person_facets,
     read,
@@ -32,6 +32,7 @@ from notarius.pipeline._names import (
     stands_for,
     stems,
 )
+from notarius.registries import RegistryKind
 
 MAX_ALIASES: Final = 64
 """Aliases of a candidate that are compared, in sorted order."""
@@ -40,13 +41,18 @@ MAX_BYNAME: Final = 40
 MAX_MISSPELT: Final = 6
 """Words of a name in which one may be misspelt; bounds the index of variants."""
 JUST_TWO: Final = 2
+"""Clusters that an alias may connect; one that more of them share is ambiguous."""
 MAX_RIVALS: Final = 48
 """Fuller names that a short name is compared with; one that has more is ambiguous anyway."""
 
 MIN_ALONE: Final = 7
-"""Letters of a name of one word that may be misspelt: short names differ by one letter too often."""
+"""Letters of a one-word name that may be misspelt: short names differ by one letter too often."""
+MIN_FIRST: Final = 6
+"""The same for the first of several words, which is often a given name."""
 MIN_BESIDE: Final = 4
-"""Letters of a word that may be misspelt where the other words of the name are the same."""
+"""The same for the other words of a name."""
+MIN_CHANGED: Final = 8
+"""The same where a letter is changed for another, not just missing, doubled or swapped."""
 MAX_WORD: Final = 32
 """Letters of a word that may be misspelt; bounds the index of variants."""
 
@@ -132,9 +138,13 @@ def canonical(kind: RegistryKind, candidates: Sequence[Named], group: Sequence[i
         reading = read(kind, name)
         words = len(reading.core) + len(reading.titles)
         fullness = words if kind == "npc" else 0
+        # An amount or a lot belongs to one session; a number after a name is part of it.
         tidy = not any(mark in name for mark in ",()[]") and not name.isupper()
+        tidy = tidy and not name[:1].isdigit()
         proper = reading.proper or kind == "item"
-        return (not proper, -fullness, not tidy, -uses[name], -len(name), name, index)
+        # What makes a person's name longer than its words and titles is mere decoration.
+        length = len(name) if kind == "npc" else -len(name)
+        return (not proper, -fullness, not tidy, -uses[name], length, name, index)
 
     return min(group, key=worth)
 
@@ -148,7 +158,7 @@ def _nodes(
         aliases = tuple(sorted(set(candidate.aliases)))
         content = (candidate.name, aliases, candidate.description, tuple(candidate.evidence))
         by_content[content].append(index)
-    nodes = []
+    nodes: list[_Cluster] = []
     for content in sorted(by_content):
         indexes = by_content[content]
         if len(indexes) == 1 or compatible(tuple(indexes)):
@@ -163,7 +173,8 @@ def _node(kind: RegistryKind, content: _Content, *, rank: int, indexes: list[int
     names = (name, *aliases[:MAX_ALIASES])
     readings = {read(kind, text, by_weight=by_weight) for text in names}
     if kind == "npc" and len(description) <= MAX_BYNAME and not read(kind, name).proper:
-        readings |= {byname for byname in (read(kind, description),) if byname.proper}
+        byname = read(kind, description)
+        readings |= {byname} if byname.titles or len(byname.core) > 1 else set()
     named = read(kind, name, by_weight=by_weight)
     # What an alias says of the numbering or type is no more than a variant of what the name says.
     stated = named.facets | facets
@@ -229,7 +240,10 @@ class _Matcher:
         return self._kind == "npc" and _rivals(left.full, right.full)
 
     def _join(self, one: _Cluster, other: _Cluster) -> bool:
-        left, right = sorted((one, other), key=lambda cluster: cluster.rank)
+        first, last = sorted((self._root(one.rank), self._root(other.rank)))
+        left, right = self._nodes[first], self._nodes[last]
+        if first == last:
+            return True
         if self._apart(left, right):
             return False
         union = tuple(sorted([*left.indexes, *right.indexes]))
@@ -250,18 +264,20 @@ class _Matcher:
     def join_equal_names(self) -> None:
         """Join what has one name, then what one other name connects to one name or alias.
 
-        An alias that more than two names share is a title or a slip, and connects nothing.
+        An alias that more than two of them share is ambiguous, and connects nothing.
         """
-        for part in self._blocks(lambda node: node.named):
-            self._join_all(part)
-        for part in self._blocks(lambda node: node.readings):
-            if len(part) == JUST_TWO:
+        for block in self._blocks(lambda cluster: cluster.named):
+            for part in self._consistent(block):
                 self._join_all(part)
+        # Listed first: what an alias connects must not depend on what another one did.
+        for block in list(self._blocks(lambda cluster: cluster.readings)):
+            if len(block) == JUST_TWO:
+                self._join_all(block)
 
     def _blocks(
         self, readings: Callable[[_Cluster], frozenset[Reading]]
     ) -> Iterator[list[_Cluster]]:
-        """Yield, key by key, the clusters that share it, without contradictions."""
+        """Yield, key by key, the clusters that share it."""
         blocks: dict[Key, set[int]] = defaultdict(set)
         for cluster in self.clusters():
             keys = {key for reading in readings(cluster) for key in reading.keys}
@@ -270,7 +286,7 @@ class _Matcher:
         for key in sorted(blocks):
             roots = sorted({self._root(rank) for rank in blocks[key]})
             if len(roots) > 1:
-                yield from self._consistent([self._nodes[root] for root in roots])
+                yield [self._nodes[root] for root in roots]
 
     def _consistent(self, clusters: list[_Cluster]) -> list[list[_Cluster]]:
         """Split clusters of one name into parts without contradictions.
@@ -322,10 +338,12 @@ class _Matcher:
         """Join a short name to the one fuller name that it can stand for."""
         by_word: dict[str, list[tuple[Reading, int]]] = defaultdict(list)
         shorts: list[tuple[Reading, int]] = []
+        holders: dict[Key, set[int]] = defaultdict(set)
         for cluster in self.clusters():
             for reading in cluster.readings:
                 if reading.proper or reading.type_only:
                     shorts.append((reading, cluster.rank))
+                    holders[reading.core].add(cluster.rank)
                 if reading.proper:
                     types = {f"/{title}" for title in reading.titles}
                     for word in {*reading.core, *reading.nicknames, *types}:
@@ -335,6 +353,9 @@ class _Matcher:
         for by_given_name in (True, False):
             for reading, rank in shorts:
                 own = self._nodes[self._root(rank)]
+                held = {self._root(holder) for holder in holders[reading.core]}
+                if reading not in own.named and len(held) > 1:
+                    continue  # an alias of several connects none of them
                 fuller = self._fuller(reading, own, by_word, by_given_name=by_given_name)
                 if fuller is not None:
                     self._join(own, fuller)
@@ -409,7 +430,7 @@ class _Matcher:
                 begins or not (own.titles and full.titles - own.titles)
             )
         if self._kind == "location":
-            return len(short.core) > 1
+            return len(short.core) > 1 and not any(map(is_distinguishing, extra))
         return short.proper and is_generic_extra(short.core, tuple(sorted(extra)))
 
     # ----------------------------------------------------------- misspelt names
@@ -475,8 +496,8 @@ def _gaps(core: Key) -> Iterator[tuple[str, str]]:
 
     Names that are one slip apart have one of these in common. First letters are seldom wrong.
     """
-    least = MIN_ALONE if len(core) == 1 else MIN_BESIDE
     for at, word in enumerate(core if len(core) <= MAX_MISSPELT else ()):
+        least = MIN_ALONE if len(core) == 1 else MIN_BESIDE if at else MIN_FIRST
         if least <= len(word) <= MAX_WORD and word.isalpha():
             before, after = " ".join(core[:at]), " ".join(core[at + 1 :])
             shorter = {word[:cut] + word[cut + 1 :] for cut in range(1, len(word))}
@@ -489,6 +510,8 @@ def _is_slip(word: str, variant: str, uses: Mapping[str, int]) -> bool:
     if word == variant or min(uses[word], uses[variant]) > 1:
         return False
     if f"{word}s" == variant or f"{variant}s" == word:  # a family is not one of its members
+        return False
+    if len(word) == len(variant) < MIN_CHANGED and sorted(word) != sorted(variant):
         return False
     return OSA.distance(word, variant, score_cutoff=1) <= 1
 

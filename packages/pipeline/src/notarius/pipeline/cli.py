@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from msgspec.structs import replace
 from rich.console import Console
+from rich.markup import escape
 
 from notarius.attempts import AttemptPolicy, TerminalPolicy
 from notarius.contracts import AttemptCause, FailureKind, ProducerRequest, canonical_json
 from notarius.pipeline._errors import ExitStatus, InputError
 from notarius.pipeline._reconcile import SIMILARITY, Settings, Summary, reconcile
+
+__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="notarius",
@@ -59,10 +63,10 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes the flag
 
 @app.callback()
 def _common(
-    _version: Annotated[
+    _version: Annotated[  # noqa: FBT002 - typer makes a flag of it
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
-    ] = False,  # noqa: FBT002 - typer makes a flag of it
+    ] = False,
 ) -> None:
     pass
 
@@ -149,7 +153,7 @@ def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
             summary = reconcile(settings, starting=starting)
     except InputError as error:
         for line in str(error).splitlines():
-            typer.echo(f"error: {line}", err=True)
+            typer.echo(f"error: {_visible(line)}", err=True)
         raise typer.Exit(ExitStatus.BAD_INPUT) from None
     except KeyboardInterrupt:
         typer.echo(
@@ -196,12 +200,14 @@ def _progress(
     settings: Settings, *, quiet: bool
 ) -> Iterator[Callable[[ProducerRequest], None] | None]:
     """Show on a terminal what is being asked; nothing anywhere else."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    # Not rich's idea of a terminal: FORCE_COLOR makes one of a file.
+    if quiet or not sys.stderr.isatty():
         yield None
         return
+    console = Console(stderr=True)
     most = settings.policy.normalize_retries + 1
-    with console.status(f"{settings.registry}: reading {settings.candidates.name!r}") as status:
+    reading = f"{settings.registry}: reading {escape(repr(settings.candidates.name))}"
+    with console.status(reading) as status:
 
         def starting(request: ProducerRequest) -> None:
             cause = _CAUSES[request.cause]
@@ -222,7 +228,8 @@ def _tell(summary: Summary, output_format: FormatOption, *, quiet: bool) -> None
     if quiet:
         return
     if output_format is FormatOption.JSON:
-        typer.echo(canonical_json(summary).decode())
+        files = tuple(_utf8(name) for name in summary.files)
+        typer.echo(canonical_json(replace(summary, out=_utf8(summary.out), files=files)).decode())
         return
     if summary.entries is not None:
         attempts = "1 attempt" if summary.attempts == 1 else f"{summary.attempts} attempts"
@@ -230,7 +237,17 @@ def _tell(summary: Summary, output_format: FormatOption, *, quiet: bool) -> None
             f"{summary.registry}: {summary.candidates} candidates, {summary.entries} entries "
             f"({summary.outcome.replace('_', ' ')}, {attempts}, model {summary.model})"
         )
-    typer.echo(f"written: {', '.join(summary.files)}")
+    typer.echo(f"written: {_visible(', '.join(summary.files))}")
+
+
+def _visible(text: str) -> str:
+    """Replace what a terminal would obey instead of show: a file can be named so."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _utf8(name: str) -> str:
+    """Return a path as JSON can hold it: its bytes need not be UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _status(summary: Summary) -> ExitStatus:
