@@ -11,7 +11,7 @@ class CancelToken:
     def __init__(self) -> None:
         """Begin not cancelled."""
         self._event = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may call in at any point
         self._callbacks: list[Callable[[], None]] = []
 
     @property
@@ -24,8 +24,9 @@ class CancelToken:
         with self._lock:
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        with contextlib.ExitStack() as every:  # one that raises must not keep the others waiting
+            for callback in reversed(callbacks):
+                every.callback(callback)
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep for at most `timeout_s` seconds, less if cancelled; return `cancelled`."""

@@ -28,7 +28,7 @@ from notarius.attempts._events import (
     Replied,
     Started,
 )
-from notarius.attempts._machine import AttemptMachine, State
+from notarius.attempts._machine import AttemptMachine
 from notarius.contracts import (
     AsyncProducer,
     AttemptRecord,
@@ -88,6 +88,7 @@ class _Drive(Generic[T]):
         limit = machine.policy.deadline_s
         self._deadline = math.inf if limit is None else self._clock.monotonic() + limit
         self._began = 0.0
+        self._open = False  # an attempt was begun and has no record yet
 
     def feed(self, event: Event[T]) -> Ask | Normalize | Finish[T]:
         """Pass an event to the machine, and the records that it closed to the hooks."""
@@ -104,6 +105,7 @@ class _Drive(Generic[T]):
         left = self._deadline - self._began
         if self.cancellation.cancelled or left <= 0:
             return None
+        self._open = True
         return request if left == math.inf else msgspec.structs.replace(request, timeout_s=left)
 
     def stop(self) -> Ask | Normalize | Finish[T]:
@@ -154,7 +156,7 @@ class _Drive(Generic[T]):
 
     def _abandon(self, error: BaseException) -> None:
         """Record the attempt that `error` ends, if it is still open."""
-        if self._machine.state in (State.PRODUCING, State.NORMALIZING):
+        if self._open:
             interrupted = not isinstance(error, Exception)
             self._machine.handle(Broke(interrupted=interrupted, elapsed_ms=self._elapsed_ms()))
             self._report()
@@ -165,6 +167,7 @@ class _Drive(Generic[T]):
     def _report(self) -> None:
         records = self._machine.records[self._reported :]
         self._reported = len(self._machine.records)
+        self._open = self._open and not records
         for record in records:
             for hook in self._hooks:
                 try:

@@ -90,8 +90,12 @@ class AttemptPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if isinstance(self.normalize_retries, bool) or self.normalize_retries < 0:
-            message = "the number of retries must be 0 or more"
+        retries = self.normalize_retries
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            message = "the number of retries must be a whole number, 0 or more"
+            raise ContractError(message)
+        if not isinstance(self.terminal, TerminalPolicy):
+            message = "the terminal policy must be a TerminalPolicy"
             raise ContractError(message)
         if self.deadline_s is not None and not self.deadline_s > 0:
             message = "the deadline must be more than 0 seconds"

@@ -1,6 +1,7 @@
 """The exceptions of all packages. The class says whose fault it is; attributes carry the data.
 
-No message and no attribute ever holds text that a model wrote, guidance, or a credential.
+No message ever holds text that a model wrote, guidance, or a credential, and no attribute does
+(but for the key of a `RepeatedKeyError`, which whoever catches it may show only for input files).
 """
 
 import enum

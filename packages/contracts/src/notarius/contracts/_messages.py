@@ -6,7 +6,13 @@ from typing import ClassVar, Self
 from notarius.contracts._errors import ContractError
 from notarius.contracts._json import canonical_json
 from notarius.contracts._limits import PROMPT_MAX_BYTES
-from notarius.contracts._text import encoded, require_count, require_tuple, sha256_hex
+from notarius.contracts._text import (
+    encoded,
+    require_count,
+    require_instance,
+    require_tuple,
+    sha256_hex,
+)
 from notarius.contracts._value import Value
 
 
@@ -31,9 +37,7 @@ class Message(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the types and that the content can be sent as UTF-8."""
-        if not isinstance(self.role, Role):
-            message = "the role of a message must be a Role"
-            raise ContractError(message)
+        require_instance(self.role, Role, "the role of a message")
         encoded(self.content, "the content of a message")
 
 
@@ -100,6 +104,7 @@ class ProducerRequest(Value, frozen=True, kw_only=True):
             message = "a request needs at least one message and must end with a user message"
             raise ContractError(message)
         require_count(self.number, "the number of an attempt", minimum=1)
+        require_instance(self.cause, AttemptCause, "the cause of an attempt")
         if self.timeout_s is not None and not self.timeout_s > 0:
             message = "the time left for a request must be more than 0 seconds"
             raise ContractError(message)

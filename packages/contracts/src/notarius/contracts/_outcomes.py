@@ -11,6 +11,7 @@ from notarius.contracts._retry import IssueCount
 from notarius.contracts._text import (
     require_code,
     require_count,
+    require_instance,
     require_prose,
     require_sha256,
     require_tuple,
@@ -65,6 +66,8 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Check ranges and that digests and sizes come in pairs."""
         require_count(self.number, "the number of an attempt", minimum=1)
+        require_instance(self.cause, AttemptCause, "the cause of an attempt")
+        require_instance(self.result, AttemptResult, "the result of an attempt")
         require_count(self.request_messages, "the number of messages", minimum=1)
         require_count(self.duration_ms, "the duration")
         require_sha256(self.request_sha256, "the digest of a request")
@@ -123,9 +126,7 @@ class FellBack(_Ended, Generic[T], frozen=True, kw_only=True, tag="fell_back"):
     def __post_init__(self) -> None:
         """Check the parts."""
         super().__post_init__()
-        if not isinstance(self.warning, ProcessWarning):
-            message = "a fallback needs its ProcessWarning"
-            raise ContractError(message)
+        require_instance(self.warning, ProcessWarning, "the warning of a fallback")
         require_count(self.applied_attempt, "the applied attempt", minimum=1)
 
 
@@ -150,6 +151,7 @@ class Failed(_Ended, frozen=True, kw_only=True, tag="failed"):
     def __post_init__(self) -> None:
         """Check the parts."""
         super().__post_init__()
+        require_instance(self.kind, FailureKind, "the kind of a failure")
         require_code(self.code, "the code of a failure")
         require_prose(
             self.message, "the message of a failure", max_bytes=OPERATOR_MESSAGE_MAX_BYTES

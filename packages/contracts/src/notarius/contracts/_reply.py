@@ -43,8 +43,9 @@ class Usage(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check that counts are not negative."""
-        require_count(self.input_tokens, "the input tokens")
-        require_count(self.output_tokens, "the output tokens")
+        for tokens, what in ((self.input_tokens, "input"), (self.output_tokens, "output")):
+            if tokens is not None:
+                require_count(tokens, f"the {what} tokens")
 
     def __add__(self, other: "Usage") -> "Usage":
         """Add two usages; a sum with an unknown part is unknown."""
@@ -59,13 +60,34 @@ def _sum(first: int | None, second: int | None) -> int | None:
 
 
 class Reply(Value, frozen=True, kw_only=True):
-    """One raw reply of a model, before anything is decided about it. The text is never shown."""
+    """One raw reply of a model, before anything is decided about it. The text is never shown.
+
+    The text may be blank or hold lone surrogates: `judge_reply` decides about that. Raises
+    `ContractError` if it is no text, or on a finish reason that is no `FinishReason`: a bare
+    string would not be recognised as a cut-off or a refusal.
+    """
 
     text: str
     finish_reason: FinishReason | None = None
     usage: Usage = Usage()
 
     PRIVATE: ClassVar[frozenset[str]] = frozenset({"text"})
+
+    def __post_init__(self) -> None:
+        """Check the types."""
+        if not isinstance(self.text, str):
+            message = "the text of a reply must be text"
+            raise ContractError(message)
+        _require_provenance(self.finish_reason, self.usage)
+
+
+def _require_provenance(finish_reason: FinishReason | None, usage: Usage) -> None:
+    if not isinstance(finish_reason, FinishReason | None):
+        message = "a finish reason must be a FinishReason"
+        raise ContractError(message)
+    if not isinstance(usage, Usage):
+        message = "the usage must be a Usage, with None for what is unknown"
+        raise ContractError(message)
 
 
 class ModelCandidate(Value, frozen=True, kw_only=True, tag="model_candidate"):
@@ -141,6 +163,7 @@ class Produced(Value, frozen=True, kw_only=True):
         if not isinstance(self.result, ModelCandidate | StructuralFailure):
             message = "a producer's result must be a ModelCandidate or a StructuralFailure"
             raise ContractError(message)
+        _require_provenance(self.finish_reason, self.usage)
         require_count(self.repairs, "the repairs")
         require_count(self.transport_retries, "the transport retries")
 

@@ -1,5 +1,6 @@
 """Checks and measures of text, shared by every contract."""
 
+import contextlib
 import hashlib
 import re
 from typing import Final
@@ -26,12 +27,11 @@ def encoded(text: str, what: str) -> bytes:
     if not isinstance(text, str):
         message = f"{what} must be text"
         raise ContractError(message)
-    try:
+    # Raised after the handler, not in it: a chained UnicodeEncodeError holds the text itself.
+    with contextlib.suppress(UnicodeEncodeError):
         return text.encode()
-    except UnicodeEncodeError:
-        # `from None`: the original error holds the text itself.
-        message = f"{what} holds a lone surrogate, which is not valid Unicode text"
-        raise ContractError(message) from None
+    message = f"{what} holds a lone surrogate, which is not valid Unicode text"
+    raise ContractError(message)
 
 
 def sha256_hex(data: bytes) -> str:
@@ -68,11 +68,16 @@ def require_sha256(digest: str, what: str) -> None:
 
 
 def require_count(value: int | None, what: str, *, minimum: int = 0) -> None:
-    """Require an `int` (no `bool`) of at least `minimum`, or `None`."""
-    if value is None:
-        return
+    """Require an `int` (no `bool`) of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         message = f"{what} must be a whole number of at least {minimum}"
+        raise ContractError(message)
+
+
+def require_instance(value: object, kind: type, what: str) -> None:
+    """Require a value of `kind`: a bare string, say, is no member of an enum."""
+    if not isinstance(value, kind):
+        message = f"{what} must be of the declared type"
         raise ContractError(message)
 
 

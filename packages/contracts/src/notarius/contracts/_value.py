@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -34,6 +34,10 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the fields; the base has none."""
+
+    def __copy__(self) -> Self:
+        """Rebuild with every check; the copy that msgspec makes runs none."""
+        return msgspec.structs.replace(self)
 
     def __repr__(self) -> str:
         """Show private fields by length and digest."""
