@@ -209,3 +209,11 @@ def test_a_deadline_error_without_a_deadline_is_a_fault(play: Play) -> None:
     played = play('{"bad": "a"}', error, policy=limits(5))
     assert played.ended is error
     assert [r.result for r in played.records] == [AttemptResult.REFUSED, AttemptResult.BROKEN]
+
+
+def test_a_lost_attempt_records_what_the_producer_spent(play: Play) -> None:
+    """What was spent on an attempt without a reply stands in its record."""
+    lost = ProviderError(ProviderErrorKind.UNREACHABLE)
+    lost.repairs, lost.transport_retries = 1, 2
+    (record,) = play(lost).records
+    assert (record.repairs, record.transport_retries) == (1, 2)

@@ -26,6 +26,7 @@ from notarius.attempts._events import (
     ProviderFailed,
     Raise,
     Replied,
+    Spent,
     Started,
 )
 from notarius.attempts._machine import AttemptMachine
@@ -35,10 +36,10 @@ from notarius.contracts import (
     Cancellation,
     DeadlineExceededError,
     InvariantError,
+    NoReplyError,
     Normalized,
     Normalizer,
     NormalizeRetry,
-    OperationCancelledError,
     Outcome,
     Produced,
     Producer,
@@ -141,18 +142,24 @@ class _Drive(Generic[T]):
 
     def fault(self, error: BaseException) -> Ask | Normalize | Finish[T]:
         """Take what the producer raised: declared errors are events, all others come out."""
-        elapsed_ms = self._elapsed_ms()
-        stopped = isinstance(error, ProviderError | DeadlineExceededError | OperationCancelledError)
-        if stopped and self.cancellation.cancelled:
-            return self.feed(CancelRequested(elapsed_ms=elapsed_ms))
-        if isinstance(error, ProviderError):
-            return self.feed(
-                ProviderFailed(kind=error.kind, message=str(error), elapsed_ms=elapsed_ms)
-            )
-        if isinstance(error, DeadlineExceededError) and self._deadline < math.inf:
-            return self.feed(DeadlinePassed(elapsed_ms=elapsed_ms))
+        event = self._event_for(error) if isinstance(error, NoReplyError) else None
+        if event is not None:
+            return self.feed(event)
         self._abandon(error)
         raise error
+
+    def _event_for(self, error: NoReplyError) -> Event[T] | None:
+        elapsed_ms = self._elapsed_ms()
+        spent = Spent(repairs=error.repairs, transport_retries=error.transport_retries)
+        if self.cancellation.cancelled:
+            return CancelRequested(elapsed_ms=elapsed_ms, spent=spent)
+        if isinstance(error, ProviderError):
+            return ProviderFailed(
+                kind=error.kind, message=str(error), elapsed_ms=elapsed_ms, spent=spent
+            )
+        if isinstance(error, DeadlineExceededError) and self._deadline < math.inf:
+            return DeadlinePassed(elapsed_ms=elapsed_ms, spent=spent)
+        return None
 
     def _abandon(self, error: BaseException) -> None:
         """Record the attempt that `error` ends, if it is still open."""

@@ -19,6 +19,13 @@ from notarius.contracts import (
 T = TypeVar("T")
 
 
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call that ended without a reply had spent of the producer's own budgets."""
+
+    repairs: int = 0
+    transport_retries: int = 0
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """The driver is ready to begin."""
 
@@ -42,18 +49,21 @@ class ProviderFailed(msgspec.Struct, frozen=True, kw_only=True):
     kind: ProviderErrorKind
     message: str
     elapsed_ms: int
+    spent: Spent = Spent()
 
 
 class DeadlinePassed(msgspec.Struct, frozen=True, kw_only=True):
     """The operation's time is over; `elapsed_ms` is `None` if the asked-for call was not made."""
 
     elapsed_ms: int | None = None
+    spent: Spent = Spent()
 
 
 class CancelRequested(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody cancelled; `elapsed_ms` is `None` if the asked-for call was not made."""
 
     elapsed_ms: int | None = None
+    spent: Spent = Spent()
 
 
 class Broke(msgspec.Struct, frozen=True, kw_only=True):

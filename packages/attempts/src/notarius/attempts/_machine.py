@@ -37,6 +37,7 @@ from notarius.attempts._events import (
     ProviderFailed,
     Raise,
     Replied,
+    Spent,
     Started,
 )
 from notarius.contracts import (
@@ -194,13 +195,13 @@ class AttemptMachine(Generic[T]):
             case Judged():
                 effect = self._judge(event)
             case ProviderFailed():
-                self._record(AttemptResult.PROVIDER_ERROR, event.elapsed_ms)
+                self._record(AttemptResult.PROVIDER_ERROR, event.elapsed_ms, spent=event.spent)
                 effect = self._fail(FailureKind.PROVIDER, PROVIDER_CODE, event.message)
             case DeadlinePassed():
-                self._record(AttemptResult.DEADLINE, event.elapsed_ms)
+                self._record(AttemptResult.DEADLINE, event.elapsed_ms, spent=event.spent)
                 effect = self._end_of_time()
             case CancelRequested():
-                self._record(AttemptResult.CANCELLED, event.elapsed_ms)
+                self._record(AttemptResult.CANCELLED, event.elapsed_ms, spent=event.spent)
                 effect = Finish(outcome=Cancelled(records=self._records))
             case Broke():
                 result = AttemptResult.CANCELLED if event.interrupted else AttemptResult.BROKEN
@@ -303,6 +304,7 @@ class AttemptMachine(Generic[T]):
         result: AttemptResult,
         elapsed_ms: int | None,
         retry: NormalizeRetry[T] | None = None,
+        spent: Spent | None = None,
     ) -> None:
         """Close the current attempt; `elapsed_ms` of `None` means that it was never begun."""
         if elapsed_ms is None:
@@ -325,6 +327,10 @@ class AttemptMachine(Generic[T]):
             )
         if self._produced is not None:
             record = _with_reply(record, self._produced)
+        elif spent is not None:
+            record = msgspec.structs.replace(
+                record, repairs=spent.repairs, transport_retries=spent.transport_retries
+            )
         if retry is not None:
             record = msgspec.structs.replace(
                 record, reason_code=retry.reason_code, issue_counts=retry.issue_counts

@@ -23,11 +23,21 @@ class InvariantError(NotariusError):
     """A promise between two components was broken: a fault in the program, not in its input."""
 
 
-class OperationCancelledError(NotariusError):
+class NoReplyError(NotariusError):
+    """A producer ends its call without a reply.
+
+    `repairs` and `transport_retries` are what it had spent of its own budgets by then.
+    """
+
+    repairs: int = 0
+    transport_retries: int = 0
+
+
+class OperationCancelledError(NoReplyError):
     """A producer saw that its operation was cancelled and stopped."""
 
 
-class DeadlineExceededError(NotariusError):
+class DeadlineExceededError(NoReplyError):
     """A producer used up the time that its request allowed."""
 
 
@@ -56,7 +66,7 @@ _PROVIDER_PROSE: Final = {
 }
 
 
-class ProviderError(NotariusError):
+class ProviderError(NoReplyError):
     """The provider could not be reached or refused: there is no reply to judge.
 
     The message is made from `kind` and `status` alone, so that no response body, address or
@@ -79,7 +89,8 @@ class ProviderError(NotariusError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by its data, so that the error survives a process boundary."""
-        return (_rebuild_provider_error, (self.kind, self.status, self.retry_after_s))
+        known = (self.kind, self.status, self.retry_after_s)
+        return (_rebuild_provider_error, known, self.__dict__)
 
 
 def _rebuild_provider_error(

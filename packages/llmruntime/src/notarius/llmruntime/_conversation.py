@@ -5,17 +5,21 @@ Rules
     part of the same attempt: the caller sees the reply that finally passed, or the last failure.
  2. A repair sends the request's messages, the latest invalid reply and one structural message;
     earlier invalid replies are not sent. Where the reply can't be sent back (no visible text, cut
-    off, too long, no Unicode) it sends the request's messages alone.
+    off, too long, no Unicode, over `SENT_BACK_MAX_BYTES`) it sends the request's messages alone.
  3. A refusal is final.
- 4. A transport retry repeats the same call. It is for errors that may pass, and waits as long as
+ 4. A repair that runs out of time leaves the failure that it was to repair.
+ 5. A transport retry repeats the same call. It is for errors that may pass, and waits as long as
     the server asks, else 0.5 s doubled each time, at most `BACKOFF_MAX_S`.
 """
 
 from typing import Final, assert_never
 
+import msgspec
+
 from notarius.contracts import (
     Message,
     ModelCandidate,
+    NoReplyError,
     Produced,
     ProducerRequest,
     ProviderError,
@@ -32,6 +36,8 @@ from notarius.llmruntime._backend import ChatCall
 
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MAX_S: Final = 30.0
+SENT_BACK_MAX_BYTES: Final = 64 * 1024
+"""The longest invalid reply that a repair sends back."""
 
 _MAY_PASS: Final = frozenset(
     {
@@ -69,8 +75,16 @@ class Conversation:
 
     @property
     def last(self) -> Produced | None:
-        """What the latest reply came to, if there was one."""
-        return self._last
+        """What the latest reply came to, if there was one, with all that was spent until now."""
+        if self._last is None:
+            return None
+        return msgspec.structs.replace(
+            self._last, repairs=self._repairs, transport_retries=self._transport
+        )
+
+    def charge(self, error: NoReplyError) -> None:
+        """Note on an error what was spent before it."""
+        error.repairs, error.transport_retries = self._repairs, self._transport
 
     def call(self, timeout_s: float | None) -> ChatCall:
         """Return the next call; only the very first may be answered from a cache."""
@@ -99,15 +113,23 @@ class Conversation:
         self._messages = self._request.messages + _repair_messages(result, reply)
         return None
 
-    def wait_after(self, error: ProviderError) -> float | None:
-        """Spend a transport retry; return the seconds to wait, or `None` if the error is final."""
-        if error.kind not in _MAY_PASS or self._transport_left == 0:
+    def wait_after(self, error: NoReplyError, left_s: float) -> float | None:
+        """Spend a transport retry; return the seconds to wait, or `None` if the error is final.
+
+        It is if the wait would not end before the `left_s` seconds do.
+        """
+        if not isinstance(error, ProviderError) or error.kind not in _MAY_PASS:
+            return None
+        if self._transport_left == 0:
+            return None
+        doubled = BACKOFF_FIRST_S * 2.0 ** min(self._transport, 10)
+        wanted = doubled if error.retry_after_s is None else error.retry_after_s
+        wait = min(max(wanted, 0.0), BACKOFF_MAX_S)
+        if wait >= left_s:
             return None
         self._transport_left -= 1
         self._transport += 1
-        doubled = BACKOFF_FIRST_S * 2.0 ** min(self._transport - 1, 10)
-        wanted = doubled if error.retry_after_s is None else error.retry_after_s
-        return min(max(wanted, 0.0), BACKOFF_MAX_S)
+        return wait
 
     def _spend_repair(self, failure: StructuralFailure) -> bool:
         if failure.defect is StructuralDefect.REFUSED or self._repairs_left == 0:
@@ -119,7 +141,7 @@ class Conversation:
 
 def _repair_messages(failure: StructuralFailure, reply: Reply) -> tuple[Message, ...]:
     words = _structural_words(failure.defect)
-    if words is None:
+    if words is None or failure.response_bytes > SENT_BACK_MAX_BYTES:
         return ()
     return (
         Message(role=Role.ASSISTANT, content=reply.text),

@@ -8,10 +8,10 @@ from notarius.contracts import (
     Cancellation,
     ContractError,
     DeadlineExceededError,
+    NoReplyError,
     OperationCancelledError,
     Produced,
     ProducerRequest,
-    ProviderError,
     ResponseContract,
 )
 from notarius.llmruntime._backend import AsyncChatBackend, ChatBackend
@@ -73,24 +73,22 @@ class StructuredProducer(_Budgets):
         """
         talk, timer = self._begin(request, contract), _Timer(request.timeout_s)
         while True:
-            if cancellation.cancelled:
-                message = "the operation was cancelled"
-                raise OperationCancelledError(message)
             try:
+                if cancellation.cancelled:
+                    message = "the operation was cancelled"
+                    raise OperationCancelledError(message)
                 reply = self._backend.complete(
                     talk.call(timer.left_for_call()), cancellation=cancellation
                 )
                 produced = talk.take(reply)
                 if produced is not None:
                     return produced
-            except DeadlineExceededError:
-                # A repair that ran out of time leaves the failure that it was to repair.
-                if talk.last is not None:
+            except NoReplyError as error:
+                if isinstance(error, DeadlineExceededError) and talk.last is not None:
                     return talk.last
-                raise
-            except ProviderError as error:
-                wait = talk.wait_after(error)
-                if wait is None or wait >= timer.left():
+                wait = talk.wait_after(error, timer.left())
+                if wait is None:
+                    talk.charge(error)
                     raise
                 cancellation.wait(wait)
 
@@ -114,12 +112,11 @@ class AsyncStructuredProducer(_Budgets):
                 produced = talk.take(reply)
                 if produced is not None:
                     return produced
-            except DeadlineExceededError:
-                if talk.last is not None:
+            except NoReplyError as error:
+                if isinstance(error, DeadlineExceededError) and talk.last is not None:
                     return talk.last
-                raise
-            except ProviderError as error:
-                wait = talk.wait_after(error)
-                if wait is None or wait >= timer.left():
+                wait = talk.wait_after(error, timer.left())
+                if wait is None:
+                    talk.charge(error)
                     raise
                 await asyncio.sleep(wait)

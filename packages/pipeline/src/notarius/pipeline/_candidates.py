@@ -2,6 +2,7 @@
 
 import codecs
 import difflib
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
@@ -23,6 +24,7 @@ C = TypeVar("C", bound=Candidate)
 E = TypeVar("E", bound=Entry)
 
 _SHOWN_MAX_BYTES: Final = 60
+_ITEM_KEYS: Final = frozenset({"item_kind", "denomination"})
 
 
 class _LineError(Exception):
@@ -72,6 +74,8 @@ def _candidate(line: bytes, rules: RegistryRules[C, E]) -> C:
     for key in record:
         if key not in known:
             _fail(f"unknown key {_shown(key)}{_suggestion(key, known)}")
+    if not one_line(str(record.get("name", "name"))):
+        _fail("`name` must not be blank: it has no visible character")
     if record.get("kind", rules.kind) != rules.kind:
         _fail(
             f"`kind` is {_shown(record['kind'])}, but this is the {rules.kind} registry; "
@@ -94,11 +98,22 @@ def _record(line: bytes) -> dict[str, Any]:
     except RecursionError:
         _fail("nested too deeply; make it flatter")
     except (msgspec.DecodeError, ValueError) as error:
+        if _has_lone_surrogate(line):
+            _fail("a lone surrogate (an escape from \\ud800 to \\udfff); write the whole character")
         # A fragment of the line may be a whole mistaken file; the position is enough.
         _fail(f"no valid JSON ({_plain(str(error))}); write one JSON object a line")
     if not isinstance(record, dict):
         _fail("not a JSON object; write one object a line")
     return record
+
+
+def _has_lone_surrogate(line: bytes) -> bool:
+    """Whether that is what is wrong with a line: the standard library lets it pass."""
+    try:
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return False
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _plain(message: str) -> str:
@@ -118,6 +133,9 @@ def _plain(message: str) -> str:
         ("`bool`", "true or false"),
         ("Invalid enum value", f"expected one of {', '.join(ItemKind)}, got"),
         ("JSON is malformed: ", ""),
+        ("Number out of range", "a number is out of range"),
+        ("Integer value out of range", "a number is out of range"),
+        ("`[...][...]", "`[...]"),
     ):
         replaced = replaced.replace(technical, plain)
     return cut(one_line(replaced), 3 * _SHOWN_MAX_BYTES)
@@ -130,6 +148,8 @@ def _shown(value: object) -> str:
 
 
 def _suggestion(key: str, known: Sequence[str]) -> str:
+    if key in _ITEM_KEYS:
+        return "; it is for items only (--registry item); remove it"
     close = difflib.get_close_matches(key[:_SHOWN_MAX_BYTES], known, n=1)
     if close:
         return f"; did you mean `{close[0]}`?"

@@ -61,6 +61,12 @@ class DebugBackend:
         return self._folder / f"call-{self._number:04}.{what}"
 
     def _write(self, what: str, data: bytes) -> None:
-        descriptor = os.open(self._path(what), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
+        path = self._path(what)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(data)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            problem = f"{path}: can't be written ({reason}); make room, or leave the option out"
+            raise InputError(problem) from None

@@ -5,11 +5,13 @@ manifest last: while it does not fit the other files, the set is not complete.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,17 +20,25 @@ from notarius.pipeline._errors import InputError
 
 MANIFEST: Final = "manifest.json"
 _STAGING_PREFIX: Final = ".notarius-"
+_LEFT_BEHIND_S: Final = 24 * 3600.0
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make sure that `folder` exists and can be written to, before any work is done.
+def prepare_folder(folder: Path, names: Iterable[str]) -> None:
+    """Make sure, before any work is done, that `folder` exists and takes files of these names.
 
-    Raises `InputError` if not.
+    What a killed run left behind a day ago or earlier is removed. Raises `InputError` if files
+    can't be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=_STAGING_PREFIX, dir=folder):
             pass
+        for name in (*names, MANIFEST):
+            if (folder / name).is_dir():
+                raise InputError(f"{folder / name}: is a folder, but a file goes there; move it")
+        for left in folder.glob(f"{_STAGING_PREFIX}*"):
+            if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:
+                shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
 
@@ -47,6 +57,12 @@ def publish(folder: Path, files: Mapping[str, object]) -> tuple[Path, ...]:
         ],
     }
     return _replace(folder, {**contents, MANIFEST: canonical_json(manifest) + b"\n"})
+
+
+def discard(path: Path) -> None:
+    """Remove a file that is out of date, if it is there and that is possible."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def publish_one(folder: Path, name: str, value: object) -> tuple[Path, ...]:
@@ -90,4 +106,6 @@ def _sync_folder(folder: Path) -> None:
 
 def _unwritable(folder: Path, error: OSError) -> InputError:
     reason = error.strerror or type(error).__name__
-    return InputError(f"{folder}: can't be written to ({reason}); choose another --out")
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    remedy = "make room there, or choose another --out" if full else "choose another --out"
+    return InputError(f"{folder}: can't be written to ({reason}); {remedy}")

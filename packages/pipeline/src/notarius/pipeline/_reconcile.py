@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Any, Final, assert_never, get_args
 
 import msgspec
 
@@ -14,6 +14,7 @@ from notarius.contracts import (
     AttemptRecord,
     Cancellation,
     Cancelled,
+    ContractError,
     Failed,
     FellBack,
     Outcome,
@@ -26,7 +27,7 @@ from notarius.contracts import (
 from notarius.llmruntime import ChatBackend, StructuredProducer
 from notarius.pipeline._candidates import read_candidates
 from notarius.pipeline._debug import DebugBackend, prepare_debug_folder
-from notarius.pipeline._files import prepare_folder, publish, publish_one
+from notarius.pipeline._files import discard, prepare_folder, publish, publish_one
 from notarius.pipeline._receipt import RunFacts, outcome_name, receipt, warnings
 from notarius.pipeline._similarity_backend import SimilarityBackend
 from notarius.registries import (
@@ -66,6 +67,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     repair_retries: int = 1
     transport_retries: int = 2
     debug_exchange: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `ContractError` on a registry or a number of retries that can't be."""
+        if self.registry not in get_args(RegistryKind):
+            message = f"the registry must be one of {', '.join(get_args(RegistryKind))}"
+            raise ContractError(message)
+        for retries in (self.repair_retries, self.transport_retries):
+            if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+                message = "the number of retries must be a whole number, 0 or more"
+                raise ContractError(message)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +129,7 @@ def reconcile(
     normalizer = RegistryNormalizer(rules, candidates)
     if settings.debug_exchange is not None:
         prepare_debug_folder(settings.debug_exchange)
-    prepare_folder(settings.out)
+    prepare_folder(settings.out, (REGISTRY, WARNINGS, RECEIPT, FAILED_RECEIPT))
     model = backend(settings.registry, candidates, normalizer)
     if settings.debug_exchange is not None:
         model = DebugBackend(model, settings.debug_exchange)
@@ -210,7 +221,7 @@ def _write(settings: Settings, facts: RunFacts, outcome: Outcome[Registry[Any]])
                 settings.out,
                 {REGISTRY: registry, WARNINGS: warnings(found), RECEIPT: paper},
             )
-            (settings.out / FAILED_RECEIPT).unlink(missing_ok=True)
+            discard(settings.out / FAILED_RECEIPT)
         case Failed() | Cancelled():
             files = _write_without_result(settings.out, paper)
         case _:

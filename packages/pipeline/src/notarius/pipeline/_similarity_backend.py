@@ -1,11 +1,19 @@
 """The built-in name matcher as a chat backend: it answers in the protocol, like any model."""
 
+import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from notarius.contracts import Cancellation, FinishReason, OperationCancelledError, Reply
+from notarius.contracts import (
+    Cancellation,
+    DeadlineExceededError,
+    FinishReason,
+    OperationCancelledError,
+    Reply,
+)
 from notarius.llmruntime import ChatCall
 from notarius.pipeline._similarity import canonical, propose
 from notarius.registries import Candidate, RegistryKind, RegistryNormalizer
@@ -31,13 +39,16 @@ class SimilarityBackend:
 
     def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
         """Return the duplicate groups as the text of a reply."""
-        del call  # the candidates are known already
         ids = self._normalizer.request.ids
+        end = math.inf if call.timeout_s is None else time.monotonic() + call.timeout_s
 
         def compatible(indexes: Sequence[int]) -> bool:
             if cancellation.cancelled:
                 message = "the operation was cancelled"
                 raise OperationCancelledError(message)
+            if time.monotonic() > end:
+                message = "the time for matching names is over"
+                raise DeadlineExceededError(message)
             return self._normalizer.compatible([ids[index] for index in indexes])
 
         groups = []

@@ -18,7 +18,7 @@ from rich.markup import escape
 from notarius.attempts import AttemptPolicy, TerminalPolicy
 from notarius.contracts import AttemptCause, FailureKind, ProducerRequest, canonical_json
 from notarius.pipeline._errors import ExitStatus, InputError
-from notarius.pipeline._reconcile import SIMILARITY, Settings, Summary, reconcile
+from notarius.pipeline._reconcile import FAILED_RECEIPT, SIMILARITY, Settings, Summary, reconcile
 
 __all__ = ["app", "main"]
 
@@ -187,7 +187,7 @@ def _require_model(model: str, *, base_url: str | None, api_key_env: str | None)
 
 
 def _set_log_level() -> None:
-    level = os.environ.get("NOTARIUS_LOG", "WARNING")
+    level = os.environ.get("NOTARIUS_LOG") or "WARNING"
     if level not in _LEVELS:
         raise InputError(f"NOTARIUS_LOG: must be one of {', '.join(_LEVELS)}")
     logging.basicConfig(
@@ -224,7 +224,12 @@ def _tell(summary: Summary, output_format: FormatOption, *, quiet: bool) -> None
         for sample in warning.samples:
             typer.echo(f"  {sample}", err=True)
     if summary.failure is not None:
-        typer.echo(f"error: {summary.failure['message']} No registry was written.", err=True)
+        kept = any(name.endswith(FAILED_RECEIPT) for name in summary.files)
+        written = "the earlier one is unchanged" if kept else "there is none yet"
+        typer.echo(
+            f"error: {_sentence(summary.failure['message'])} No registry was written; {written}.",
+            err=True,
+        )
     if quiet:
         return
     if output_format is FormatOption.JSON:
@@ -232,12 +237,22 @@ def _tell(summary: Summary, output_format: FormatOption, *, quiet: bool) -> None
         typer.echo(canonical_json(replace(summary, out=_utf8(summary.out), files=files)).decode())
         return
     if summary.entries is not None:
-        attempts = "1 attempt" if summary.attempts == 1 else f"{summary.attempts} attempts"
         typer.echo(
-            f"{summary.registry}: {summary.candidates} candidates, {summary.entries} entries "
-            f"({summary.outcome.replace('_', ' ')}, {attempts}, model {summary.model})"
+            f"{summary.registry}: {_count(summary.candidates, 'candidate', 'candidates')}, "
+            f"{_count(summary.entries, 'entry', 'entries')} "
+            f"({summary.outcome.replace('_', ' ')}, "
+            f"{_count(summary.attempts, 'attempt', 'attempts')}, model {summary.model})"
         )
     typer.echo(f"written: {_visible(', '.join(summary.files))}")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _sentence(text: str) -> str:
+    """Begin with a capital and end with a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _visible(text: str) -> str:

@@ -7,7 +7,7 @@ Each failure is an `AssertionError` that names the rule.
 import abc
 import asyncio
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from notarius.attempts._cancel import CancelToken
 from notarius.attempts._drive import run
@@ -38,6 +38,8 @@ from notarius.contracts import (
     Usage,
     canonical_json,
 )
+
+P = TypeVar("P", Producer, AsyncProducer)
 
 
 def _require(condition: object, rule: str) -> None:
@@ -146,31 +148,27 @@ class NormalizerConformance(abc.ABC):
         )
 
 
-class _ProducerRules(abc.ABC):
+class _ProducerRules(abc.ABC, Generic[P]):
     """The rules for both kinds of producer."""
 
     valid_reply: ClassVar[str] = '{"duplicate_groups": []}'
     """A reply that meets the contract of `make_contract`."""
 
     @abc.abstractmethod
-    def make_producer(self, replies: Sequence[Reply | ProviderError]) -> Producer:
+    def make_producer(self, replies: Sequence[Reply | ProviderError]) -> P:
         """Return a producer whose backend gives these answers in order, all its own retries off."""
 
     @abc.abstractmethod
-    def received(self, producer: Producer) -> Sequence[tuple[Message, ...]]:
+    def received(self, producer: P) -> Sequence[tuple[Message, ...]]:
         """Return the conversations that the backend of `producer` was sent."""
 
     def make_contract(self) -> ResponseContract:
         """Return the contract to judge by; any JSON object unless overridden."""
         return JsonObjectContract()
 
-    def call(
-        self, producer: Producer, request: ProducerRequest, token: CancelToken | None = None
-    ) -> Produced:
+    @abc.abstractmethod
+    def call(self, producer: P, request: ProducerRequest) -> Produced:
         """Make one call."""
-        return producer.produce(
-            request, contract=self.make_contract(), cancellation=token or CancelToken()
-        )
 
     def test_text_is_exact(self) -> None:
         """White space, line ends and unusual characters of a reply survive."""
@@ -240,8 +238,16 @@ class _ProducerRules(abc.ABC):
         _require(first.result != second.result, "a retry must not be answered from a cache")
 
 
-class ProducerConformance(_ProducerRules):
+class ProducerConformance(_ProducerRules[Producer]):
     """The rules for a producer of your own, over a backend that you script."""
+
+    def call(
+        self, producer: Producer, request: ProducerRequest, token: CancelToken | None = None
+    ) -> Produced:
+        """Make one call."""
+        return producer.produce(
+            request, contract=self.make_contract(), cancellation=token or CancelToken()
+        )
 
     def test_no_call_after_cancel(self) -> None:
         """A cancelled operation does not reach the backend."""
@@ -257,26 +263,15 @@ class ProducerConformance(_ProducerRules):
             raise AssertionError(rule)
 
 
-class AsyncProducerConformance(_ProducerRules):
+class AsyncProducerConformance(_ProducerRules[AsyncProducer]):
     """The same for an `AsyncProducer`, whose calls are run in an event loop of their own.
 
     No call after a cancel is the driver's rule there: it makes none.
     """
 
-    @abc.abstractmethod
-    def make_producer(self, replies: Sequence[Reply | ProviderError]) -> Any:  # noqa: ANN401 - the other kind
-        """Return an `AsyncProducer` instead."""
-
-    def call(
-        self,
-        producer: Any,  # noqa: ANN401 - the other kind
-        request: ProducerRequest,
-        token: CancelToken | None = None,
-    ) -> Produced:
+    def call(self, producer: AsyncProducer, request: ProducerRequest) -> Produced:
         """Make one call."""
-        del token  # a coroutine is cancelled itself
-        typed: AsyncProducer = producer
-        return asyncio.run(typed.aproduce(request, contract=self.make_contract()))
+        return asyncio.run(producer.aproduce(request, contract=self.make_contract()))
 
 
 def _candidate(text: str) -> Produced:
