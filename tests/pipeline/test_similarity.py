@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notarius.pipeline._names import MAX_CHARS, RegistryKind, read
+from notarius.pipeline._names import MAX_CHARS, read
 from notarius.pipeline._similarity import canonical, propose
+from notarius.registries import RegistryKind
 
 
 @dataclass(frozen=True)
