@@ -144,9 +144,14 @@ STANDARD_COINAGES: Final = (
 
 
 class Currency(msgspec.Struct, frozen=True, kw_only=True):
-    """An item is money: of the coin `code`, or of several or unnamed coins when it is None."""
+    """An item is money: of the coin `code`, or of several or unnamed coins when it is `None`.
+
+    `several` then has the codes of the coins that its name lists, sorted, "" for unnamed ones;
+    it is empty for money of which the name says no more.
+    """
 
     code: str | None
+    several: tuple[str, ...] = ()
 
 
 class CurrencyRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,18 +171,23 @@ class CurrencyRules(msgspec.Struct, frozen=True, kw_only=True):
         """Return which money `name` is, or None for an object. Any text is allowed."""
         text = name.strip()
         # Cut off before folding, which takes quadratic time on a long run of accents.
-        if len(text) > NAME_LIMIT:
+        return None if len(text) > NAME_LIMIT else _classify(text, self.coinages)
+
+
+@functools.lru_cache(maxsize=8192)  # one candidate can stand in many proposed groups
+def _classify(text: str, coinages: tuple[Coinage, ...]) -> Currency | None:
+    terms = _vocabulary(coinages)
+    codes: set[str | None] = set()
+    for part in _parts(_tokens(text)):
+        found = _part_codes(part, terms)
+        if found is None:
             return None
-        terms = _vocabulary(self.coinages)
-        codes: set[str | None] = set()
-        for part in _parts(_tokens(text)):
-            found = _part_codes(part, terms)
-            if found is None:
-                return None
-            codes |= found
-        if not codes:
-            return None
-        return Currency(code=codes.pop() if len(codes) == 1 else None)
+        codes |= found
+    if not codes:
+        return None
+    if len(codes) == 1:
+        return Currency(code=codes.pop())
+    return Currency(code=None, several=tuple(sorted(code or "" for code in codes)))
 
 
 def _part_codes(

@@ -245,14 +245,20 @@ def first_conflict(members: Iterable[Sequence[str]], *, rules: MarkRules) -> Con
     """
     buckets: dict[tuple[str, ...], dict[int, tuple[MarkKey, frozenset[str]]]] = defaultdict(dict)
     for at, names in enumerate(members):
-        key = mark_key(names[0] if names else "", rules=rules)
-        buckets[key.base][at] = key, frozenset(filter(None, map(fold_name, names)))
+        key, folded = _read_names(tuple(names), rules)
+        buckets[key.base][at] = key, folded
     for bucket in buckets.values():
         if len({key for key, _ in bucket.values()}) > 1:
             found = _conflict_in(bucket, rules)
             if found is not None:
                 return found
     return None
+
+
+@functools.lru_cache(maxsize=8192)  # one candidate can stand in many proposed groups
+def _read_names(names: tuple[str, ...], rules: MarkRules) -> tuple[MarkKey, frozenset[str]]:
+    key = mark_key(names[0] if names else "", rules=rules)
+    return key, frozenset(filter(None, map(fold_name, names)))
 
 
 def fold_name(name: str) -> str:

@@ -38,12 +38,12 @@ class Candidate(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 message = f"`{what}` must not be blank"
                 raise ContractError(message)
         texts = (self.source_id, self.name, *self.aliases, self.description, *self.evidence)
-        try:
-            for text in texts:
-                text.encode()
-        except UnicodeEncodeError:
+        if not all(isinstance(text, str) for text in texts):
+            message = "names, aliases, description and evidence must be texts"
+            raise ContractError(message)
+        if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
             message = "a text holds a lone surrogate, which is not valid Unicode"
-            raise ContractError(message) from None
+            raise ContractError(message)
 
 
 class NpcCandidate(Candidate, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ differently changes the fingerprint. Add a probe with each new case that a rule 
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from notarius.registries import _currency, _distinct
 
@@ -47,6 +47,8 @@ CURRENCY_PROBES: Final = (
 )
 MARK_PROBES: Final = (
     "Cell 3",
+    "Cell 4",
+    "cell three",
     "Room 101b",
     "Guard 2",
     "Block C",
@@ -65,4 +67,15 @@ MARK_PROBES: Final = (
     "the second floor",
     "Potion of Greater Healing",
     "gems worth 850 gold",
+)
+ENTRY_PROBES: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "source_id": "s2",
+        "name": "Zoe\u0308",
+        "aliases": (" the Smith", ""),
+        "description": "a smith",
+        "evidence": ("she forges", "she forges"),
+        "extra": {"n": 1},
+    },
+    {"source_id": "s1", "name": "ZO\u00cb", "aliases": ("THE SMITH", "Zo"), "description": " "},
 )

@@ -23,10 +23,11 @@ from notarius.registries._entities import (
 from notarius.registries._probes import (
     CURRENCY_PROBES,
     CURRENCY_TABLES,
+    ENTRY_PROBES,
     MARK_PROBES,
     MARK_TABLES,
 )
-from notarius.semanticreconcile import Part, Subject, TypedRefusal
+from notarius.semanticreconcile import Part, Subject, TypedRefusal, request_ids
 
 C = TypeVar("C", bound=Candidate)
 E = TypeVar("E", bound=Entry)
@@ -37,7 +38,8 @@ CURRENCY_GUIDANCE: Final = (
     "is no coin). Amounts do not matter: 5 gold coins and 20 gold coins are the same kind."
 )
 CURRENCY_REASON: Final = "different kinds of money, or money and something else"
-UNKNOWN_COIN: Final = "money of no single kind of coin"
+UNKNOWN_COIN: Final = "money that no kind of coin is named for"
+SEVERAL_COINS: Final = "money of several kinds of coins"
 NOT_MONEY: Final = "not money"
 
 
@@ -91,11 +93,13 @@ class RegistryRules(abc.ABC, Generic[C, E]):
             parts.setdefault(mark_key(member.name, rules=rules), []).append(request_id)
         return TypedRefusal(
             reason=mark_reason(conflict.kind),
-            parts=tuple(Part(label="", ids=tuple(part)) for part in parts.values()),
+            # Like names are not known to be one thing: many people are called James.
+            parts=tuple(Part(label="", ids=tuple(part), same=False) for part in parts.values()),
         )
 
     def content(self) -> Mapping[str, Any]:
         """Return the rules as data for the fingerprint: tables, words, and verdicts on probes."""
+        one, other = (self.candidate_type(**fields) for fields in ENTRY_PROBES)
         return {
             "kind": self.kind,
             "domain_rule": self.domain_rule,
@@ -103,7 +107,14 @@ class RegistryRules(abc.ABC, Generic[C, E]):
             "mark_tables": MARK_TABLES,
             "mark_reasons": {kind.value: mark_reason(kind) for kind in MarkKind},
             "mark_probes": [mark_key(name, rules=MARK_RULES[self.kind]) for name in MARK_PROBES],
+            "mark_refusal": self._refusal_of(MARK_PROBES),
+            "entry": self.entry(other, (one, other)),
         }
+
+    def _refusal_of(self, names: Sequence[str]) -> TypedRefusal | None:
+        ids = request_ids(len(names))
+        found = [self.candidate_type(source_id=i, name=n) for i, n in zip(ids, names, strict=True)]
+        return self.refusal(ids, found)
 
 
 class NpcRules(RegistryRules[NpcCandidate, NpcEntry]):
@@ -153,10 +164,7 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
     def __init__(self, *, coinages: Sequence[Coinage] = STANDARD_COINAGES) -> None:
         """Know these coins and no others."""
         self._currency = CurrencyRules(coinages=tuple(coinages))
-        self._labels: dict[Currency | None, str] = {
-            Currency(code=coinage.code): coinage.label for coinage in coinages
-        }
-        self._labels |= {Currency(code=None): UNKNOWN_COIN, None: NOT_MONEY}
+        self._labels = {coinage.code: coinage.label for coinage in coinages}
 
     def money(self, candidate: ItemCandidate) -> Currency | None:
         """Return which money a candidate is: as it says, else as its name says."""
@@ -188,15 +196,30 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             reason=CURRENCY_REASON,
             parts=tuple(
                 Part(
-                    label=label,
-                    ids=tuple(parts[money]),
+                    label=self._label(money),
+                    ids=tuple(part),
                     same=money is not None and money.code is not None,
                 )
-                for money, label in self._labels.items()
-                if money in parts
+                for money, part in sorted(parts.items(), key=self._order)
             ),
             domain_rule=True,
         )
+
+    def _label(self, money: Currency | None) -> str:
+        if money is None:
+            return NOT_MONEY
+        if money.code is None:
+            return SEVERAL_COINS if money.several else UNKNOWN_COIN
+        return self._labels[money.code]
+
+    def _order(self, part: tuple[Currency | None, list[str]]) -> tuple[int, tuple[str, ...]]:
+        """Put coins in the order of the coinages, then other money, then what is none."""
+        money = part[0]
+        if money is None:
+            return len(self._labels) + 1, ()
+        if money.code is None:
+            return len(self._labels), money.several
+        return list(self._labels).index(money.code), ()
 
     def entry(self, canonical: ItemCandidate, members: Sequence[ItemCandidate]) -> ItemEntry:
         """Return the entry of these members."""
@@ -213,6 +236,7 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             **super().content(),
             "coinages": self._currency.coinages,
             "currency_tables": CURRENCY_TABLES,
-            "currency_labels": [CURRENCY_REASON, UNKNOWN_COIN, NOT_MONEY],
+            "currency_labels": [CURRENCY_REASON, UNKNOWN_COIN, SEVERAL_COINS, NOT_MONEY],
             "currency_probes": [self._currency.classify(name) for name in CURRENCY_PROBES],
+            "currency_refusal": self._refusal_of(CURRENCY_PROBES),
         }

@@ -88,14 +88,11 @@ def _sentences(refused: Sequence[RefusedGroup], prose: Mapping[IssueCategory, Pr
 
 
 def _known(category: str, prose: Mapping[IssueCategory, Prose]) -> IssueCategory:
-    try:
-        known = IssueCategory(category)
-    except ValueError:
-        # `from None`: the original error quotes the raw category.
-        raise UnmappedCategoryError from None
-    if known not in prose or known not in ALL_CATEGORIES:
-        raise UnmappedCategoryError
-    return known
+    # No `IssueCategory(category)`: its error quotes the raw category and would stay reachable.
+    for known in ALL_CATEGORIES:
+        if known == category and known in prose:
+            return known
+    raise UnmappedCategoryError
 
 
 def _by_group(refused: Sequence[RefusedGroup], room: int) -> list[str]:

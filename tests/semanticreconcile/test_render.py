@@ -1,0 +1,227 @@
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from notarius.semanticreconcile import (
+    ALL_CATEGORIES,
+    CATEGORY_PROSE,
+    IssueCategory,
+    Part,
+    Proposal,
+    ProposedGroup,
+    RefusedGroup,
+    TypedRefusal,
+    render_guidance,
+    split_proposal,
+)
+from notarius.semanticreconcile._render import CLOSING
+
+Check: TypeAlias = Callable[[tuple[str, ...]], TypedRefusal | None]
+Render: TypeAlias = Callable[[Proposal], str]
+
+PROTOCOL_KEYS = {"duplicate_groups", "candidate_ids", "canonical_id"}
+RULE = "Rule for money: coins stay apart."
+
+
+@pytest.fixture(scope="session")
+def render(live: tuple[str, ...], thirds: Check) -> Render:
+    """Return the guidance for a proposal, which must have a refused group."""
+
+    def rendered(proposal: Proposal) -> str:
+        return render_guidance(split_proposal(proposal, live, thirds).refused, domain_rule=RULE)
+
+    return rendered
+
+
+def group(ids: str, canonical: str = "") -> ProposedGroup:
+    """Return a group of these ids, of which the first is the canonical one if none is named."""
+    return ProposedGroup(
+        candidate_ids=tuple(ids.split()), canonical_id=canonical or ids.split(maxsplit=1)[0]
+    )
+
+
+def groups(*written: str) -> Proposal:
+    """Return the groups of these ids."""
+    return Proposal(groups=tuple(map(group, written)))
+
+
+def numbers(text: str) -> set[int]:
+    """Return the numbers in a text that are no part of an id."""
+    return {int(digits) for digits in re.findall(r"(?<!\w)\d+(?!\w)", text)}
+
+
+def ids_in(text: str) -> set[str]:
+    """Return what looks like an id of a request."""
+    return set(re.findall(r"(?<!\w)c\d+(?!\w)", text))
+
+
+@given(data=st.data())
+def test_guidance_is_closed_whatever_the_model_wrote(
+    data: st.DataObject,
+    hostile_proposals: st.SearchStrategy[Proposal],
+    live: tuple[str, ...],
+    thirds: Check,
+    canary: str,
+) -> None:
+    """No category, code, URL or invented id reaches the model; only offered ids and numbers."""
+    drawn = data.draw(hostile_proposals)
+    refused = split_proposal(drawn, live, thirds).refused
+    if not refused:
+        return
+    text = render_guidance(refused, domain_rule=RULE)
+    assert set(re.findall(r"[a-z]+_[a-z_]+", text.casefold())) <= PROTOCOL_KEYS
+    assert "http" not in text
+    assert "://" not in text
+    assert canary.casefold() not in text.casefold()
+    assert ids_in(text) <= set(live) & {i for g in drawn.groups for i in g.candidate_ids}
+    named = [int(number) for number in re.findall(r"Groups? (\d+)", text)]
+    assert named
+    assert all(1 <= number <= len(drawn.groups) for number in named)
+
+
+@given(data=st.data())
+def test_other_inventions_get_the_same_guidance(
+    data: st.DataObject,
+    hostile_proposals: st.SearchStrategy[Proposal],
+    live: tuple[str, ...],
+    render: Render,
+) -> None:
+    """Guidance does not depend on what an invented id says, only on its being invented."""
+    drawn = data.draw(hostile_proposals)
+
+    def renamed(request_id: str) -> str:
+        return request_id if request_id in live else f"another {request_id!a}"
+
+    other = Proposal(
+        groups=tuple(
+            ProposedGroup(
+                candidate_ids=tuple(map(renamed, g.candidate_ids)),
+                canonical_id=renamed(g.canonical_id),
+            )
+            for g in drawn.groups
+        )
+    )
+    try:
+        expected = render(drawn)
+    except ValueError:
+        with pytest.raises(ValueError, match="without a refused group"):
+            render(other)
+    else:
+        assert render(other) == expected
+
+
+@pytest.mark.parametrize("category", ALL_CATEGORIES)
+def test_every_category_tells_the_defect_and_the_right_shape(category: IssueCategory) -> None:
+    """Each kind of defect is explained in its own words, which no other kind shares."""
+    examples = {
+        IssueCategory.UNKNOWN_CANDIDATE: groups("c1 x"),
+        IssueCategory.REPEATED_CANDIDATE: groups("c1 c1 c2"),
+        IssueCategory.TOO_FEW_CANDIDATES: groups("c1"),
+        IssueCategory.CANONICAL_NOT_IN_GROUP: Proposal(groups=(group("c1 c2", "c4"),)),
+        IssueCategory.OVERLAPPING_GROUPS: groups("c1 c2", "c2 c4"),
+        IssueCategory.REPEATED_GROUP: groups("c1 c2", "c1 c2"),
+        IssueCategory.TYPED_APPLICATION_REFUSED: groups("c5 c7"),
+    }
+
+    def check(ids: tuple[str, ...]) -> TypedRefusal | None:
+        parts = (Part(label="", ids=ids[:1]), Part(label="", ids=ids[1:]))
+        return TypedRefusal(reason="apart", parts=parts) if "c7" in ids else None
+
+    split = split_proposal(examples[category], ("c1", "c2", "c4", "c5", "c7"), check)
+    assert [item.category for item in split.issue_counts] == [category]
+    text = render_guidance(split.refused)
+    assert [c for c in ALL_CATEGORIES if CATEGORY_PROSE[c].shape in text] == [category]
+    words = CATEGORY_PROSE[category]
+    assert (words.one in text) == (len(split.refused) == 1)
+    assert (words.many in text) == (len(split.refused) > 1)
+    assert text.endswith(CLOSING)
+
+
+def test_groups_are_counted_from_one(render: Render) -> None:
+    """A model counts its groups as people do: the first one is group 1."""
+    text = render(groups("c1 x", "c2 c4", "c5 y"))
+    told = [numbers(line) for line in text.split("\n") if line.startswith("- ")]
+    assert told == [{1, 3}, {1}, {3}]
+
+
+def test_one_defect_of_many_groups_is_one_sentence(render: Render) -> None:
+    """A defect is explained once, for all groups that have it."""
+    text = render(groups("c1 x", "c2 y", "c4 z", "c5 c5 c7"))
+    words = CATEGORY_PROSE[IssueCategory.UNKNOWN_CANDIDATE]
+    (line,) = (line for line in text.split("\n") if words.shape in line)
+    assert numbers(line) == {1, 2, 3}
+    assert text.count(words.shape) == text.count(words.many) == 1
+
+
+def test_the_valid_rest_is_named(render: Render) -> None:
+    """For a group with a wrong id the model learns which of its ids are right."""
+    text = render(groups("c1 x c2 y c4"))
+    assert ids_in(text) == {"c1", "c2", "c4"}
+
+
+def test_a_group_of_one_valid_id_is_to_go(render: Render) -> None:
+    """A group that has no two valid ids can't be mended, and its absence is what is asked for."""
+    lines = render(groups("c1 x", "x y")).split("\n")
+    (one,) = (line for line in lines if line.startswith("- Group 1:"))
+    (none,) = (line for line in lines if line.startswith("- Group 2:"))
+    assert ids_in(one) == {"c1"}
+    assert ids_in(none) == set()
+    assert "delete" in one
+    assert "delete" in none
+
+
+def test_a_clash_of_coins_says_which_is_which_and_what_may_stay(render: Render) -> None:
+    """For a typed refusal the model learns what each id is, and which ids could be a group."""
+    text = render(groups("c1 c2 c3 c6"))
+    (line,) = (line for line in text.split("\n") if line.startswith("- Group 1:"))
+    clash, _, stay = line.partition(").")
+    assert re.search(r"gold coins: c3 and c6\b", clash)
+    assert re.search(r"not money: c1 and c2\b", clash)
+    # Coins of one kind are the same; other things only perhaps.
+    right, perhaps = (s for s in stay.split(". ") if ids_in(s))
+    assert ids_in(right) == {"c3", "c6"}
+    assert ids_in(perhaps) == {"c1", "c2"}
+    assert "only if" in perhaps
+
+
+def test_a_clash_of_single_things_leaves_no_group(render: Render) -> None:
+    """Where no two ids of a refused group may stay together, the group is to go."""
+    text = render(groups("c1 c3"))
+    (line,) = (line for line in text.split("\n") if line.startswith("- Group 1:"))
+    assert "Delete" in line
+    assert "Right as" not in line
+
+
+def test_a_shared_id_is_named(render: Render) -> None:
+    """For overlapping groups the model learns which id stands in both."""
+    lines = render(groups("c1 c2", "c2 c4")).split("\n")
+    for number in (1, 2):
+        (line,) = (line for line in lines if line.startswith(f"- Group {number}:"))
+        assert re.search(r"\bc2 stands in another group\b", line)
+
+
+def test_the_domain_rule_is_told_only_if_it_was_broken(
+    live: tuple[str, ...], thirds: Check
+) -> None:
+    """The registry's own rule follows the shared prose, and only for a group that broke it."""
+    broken = split_proposal(groups("c1 c3", "c2 x"), live, thirds).refused
+    text = render_guidance(broken, domain_rule=RULE)
+    shapes = [CATEGORY_PROSE[c].shape for c in ALL_CATEGORIES if CATEGORY_PROSE[c].shape in text]
+    assert len(shapes) == 2
+    assert max(map(text.index, shapes)) < text.index(RULE) < text.index(CLOSING)
+    assert RULE not in render_guidance(broken)
+    kept = split_proposal(groups("c1 x", "c3 c6 c6"), live, thirds).refused
+    assert RULE not in render_guidance(kept, domain_rule=RULE)
+    other = TypedRefusal(reason="another", parts=(Part(label="", ids=("c1", "c2")),))
+    plain = RefusedGroup(index=0, ids=("c1", "c2"), issues=broken[0].issues, typed=other)
+    assert RULE not in render_guidance([plain], domain_rule=RULE)
+
+
+def test_there_is_no_guidance_about_nothing() -> None:
+    """Without a refused group there is nothing to correct."""
+    with pytest.raises(ValueError, match="refused"):
+        render_guidance([])
