@@ -29,6 +29,8 @@ nox.needs_version = ">=2026"  # older ones are not tried
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 os.environ["UV_PYTHON_DOWNLOADS"] = "never"
+# Trust what the system trusts, as pip does: an index may be behind a certificate of its own.
+os.environ.setdefault("UV_SYSTEM_CERTS", "true")
 # A variable of the caller must not put a source tree on the path of an environment.
 os.environ.pop("PYTHONPATH", None)
 
