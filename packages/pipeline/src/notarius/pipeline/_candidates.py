@@ -91,12 +91,15 @@ def _candidate(line: bytes, rules: RegistryRules[C, E]) -> C:
 
 def _record(line: bytes) -> dict[str, Any]:
     try:
+        line.decode()
         record = msgspec.json.decode(line)
         require_unique_keys(line)
     except RepeatedKeyError as error:
         _fail(f"key {_shown(error.key)} stands twice in one object; keep one of them")
     except RecursionError:
         _fail("nested too deeply; make it flatter")
+    except UnicodeDecodeError as error:
+        _fail(f"byte {error.start + 1} is no UTF-8 text, so no valid JSON; save the file as UTF-8")
     except (msgspec.DecodeError, ValueError) as error:
         if _has_lone_surrogate(line):
             _fail("a lone surrogate (an escape from \\ud800 to \\udfff); write the whole character")
