@@ -13,11 +13,10 @@ Pure and deterministic; knows English titles, kinship, place types and units, an
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
+from notarius.pipeline import _words
 from notarius.registries import STANDARD_COINAGES, CurrencyRules, RegistryKind
 
 Facets = frozenset[tuple[str, str]]
@@ -53,145 +52,8 @@ _PARENT: Final = re.compile(
 _WEIGHED: Final = re.compile(r"(?:\b|\d)(?:lbs?|pounds?|ingots?|kg)\b", re.IGNORECASE)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_DEFINITE: Final = _words("the this that these those")
-_INDEFINITE: Final = _words("a an one some any another each every")
-_POSSESSIVE: Final = _words("my your his her its our their whose")
-_PARTING: Final = _words(
-    "north northern south southern east eastern west western central upper lower inner outer new"
-    " elder eldest younger youngest another second third fourth fifth former false"
-    " greater lesser half undead"
-)
-"""Lower-case words before a name that make it the name of something else."""
-_DETERMINERS: Final = _DEFINITE | _INDEFINITE | _POSSESSIVE
-_PREPOSITIONS: Final = _words(
-    "of to for in on at from with by near under beneath over beside behind who which"
-)
-_LINKS: Final = _words(
-    "of the and de du des del della di da la le les van von der den zu y ibn bin"
-)
-
-_MALE_TITLES: Final = _words(
-    "mr mister master sir lord king prince duke baron count earl viscount marquis emperor father"
-    " brother uncle monsieur don senor signor herr abbot friar esq esquire grandfather gentleman"
-)
-_FEMALE_TITLES: Final = _words(
-    "mrs miss ms mistress lady dame queen princess duchess baroness countess viscountess marquise"
-    " empress mother sister aunt madame madam mademoiselle donna senora senorita signora frau"
-    " fraulein abbess priestess grandmother ladyship"
-)
-_TITLES: Final = (
-    _MALE_TITLES
-    | _FEMALE_TITLES
-    | _words(
-        "dr doctor professor prof captain general sergeant lieutenant colonel major commander"
-        " admiral corporal private marshal chief elder high grand saint st archmage mage wizard"
-        " seeker keeper sovereign herald enchanter arcanist expositor foreman guard justice judge"
-        " mayor sheriff bishop archbishop cardinal pope reverend priest cleric warden steward"
-        " regent chancellor minister ambassador knight squire inspector detective officer"
-        " president senator governor baronet cousin honourable honorable old young late poor dear"
-        " dearest honest"
-    )
-)
-_HIGH: Final = _words("high grand chief")
-"""What makes a title of the next word too: 'High Anything Name'."""
-_TITLE_ENDINGS: Final = ("master", "keeper", "warden", "mage", "priest")
-_STYLES: Final[Mapping[str, str]] = MappingProxyType(
-    {"mr": "mr", "mister": "mr", "monsieur": "mr", "mrs": "mrs", "madame": "mrs", "frau": "mrs"}
-    | {"miss": "miss", "mademoiselle": "miss", "fraulein": "miss"}
-    | {"sir": "noble", "lord": "noble", "lady": "noble", "dame": "noble"}
-)
-_MALE_WORDS: Final = _MALE_TITLES | _words(
-    "male man boy son husband widower he him grandson nephew"
-)
-_FEMALE_WORDS: Final = _FEMALE_TITLES | _words(
-    "female woman girl daughter wife widow she granddaughter niece"
-)
-_GENERIC: Final = (
-    _MALE_WORDS
-    | _FEMALE_WORDS
-    | _words(
-        "person people child children infant baby orphan parent friend lover companion stranger"
-        " servant figure creature being one other others body human elf dwarf halfling gnome orc"
-        " entity soldier spouse twin family crowd group place places area areas spot point points"
-        " room hall door house home country land region island islands city town village"
-        " street road way river lake sea mountain hill forest thing things item items object stuff"
-        " piece pieces part parts new old young little first second third last same poor good own"
-        " very dear elder eldest younger youngest only former latter such many more several all"
-    )
-)
-
-_NUMERALS: Final[Mapping[str, str]] = MappingProxyType(
-    {"ii": "2", "iii": "3", "iv": "4", "vi": "6", "vii": "7", "viii": "8", "ix": "9"}
-    | {"first": "1", "second": "2", "third": "3", "fourth": "4", "fifth": "5", "sixth": "6"}
-    | {"seventh": "7", "eighth": "8", "ninth": "9", "tenth": "10", "jr": "jr", "junior": "jr"}
-    | {"sr": "sr", "senior": "sr"}
-)
-
-_GENERATIONS: Final = _words("jr sr")
-
-_PLACE_TYPES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        word: group.split()[0]
-        for group in (
-            "lake loch lagoon",
-            "river stream creek brook",
-            "sea ocean gulf bay",
-            "mountain mount mt peak range alp",
-            "hill hillock ridge",
-            "forest wood woodland timberland jungle grove",
-            "inn tavern pub alehouse taproom bar hotel hostel",
-            "shop store emporium market boutique bookstore smithy",
-            "bathhouse spa",
-            "city town village hamlet settlement township capital metropolis",
-            "kingdom empire realm country nation republic duchy",
-            "continent",
-            "island isle islet",
-            "archipelago",
-            "castle keep fort fortress citadel stronghold hold",
-            "tower spire",
-            "road street lane avenue highway boulevard trail path",
-            "temple church cathedral shrine chapel sanctuary abbey minster monastery mosque",
-            "mine quarry",
-            "house manor residence mansion estate home villa",
-            "district quarter ward neighbourhood neighborhood",
-            "desert waste wasteland",
-            "plane dimension",
-            "cave cavern grotto",
-            "swamp marsh bog fen",
-            "valley vale glen",
-            "pass",
-            "province county region territory",
-        )
-        for word in group.split()
-    }
-)
-_WHOLE_OF: Final = _words("city town village hamlet island isle continent kingdom empire realm")
-"""Place words whose 'type of Name' is Name itself; a bridge or castle of a town is not the town."""
-_BESIDE_A_TOWN: Final = _words(
-    "castle tower temple house district road shop inn cave pass valley province"
-)
-"""Types that often stand in a place of the same bare name, so the bare name is left alone."""
-
-COMMON_STYLES: Final = frozenset(title for title, style in _STYLES.items() if style != "noble")
-"""Titles that half the people share, so that sharing one says nothing."""
-_UNITS: Final = _words(
-    "vial flask bottle bag sack pouch box case bundle lb lbs pound pounds oz ounce gallon pint ft"
-    " foot feet day per each sheet sq yd block piece pieces"
-)
-_LOTS: Final = _words("set pair suit lot")
-_ITEM_LINKS: Final = _words("of the and a an for with in to")
 _MONEY: Final = CurrencyRules()
 _METALS: Final = frozenset(name for coinage in STANDARD_COINAGES for name in coinage.names)
-_ITEM_NOUNS: Final = _words(
-    "sword longsword shortsword greatsword blade dagger axe greataxe battleaxe handaxe mace maul"
-    " hammer warhammer spear javelin glaive halberd bow longbow shortbow crossbow staff wand rod"
-    " cloth shield armor armour mail helm helmet amulet ring crystal gem statuette pistol rifle"
-    " musket"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +112,11 @@ def is_by_weight(prose: str) -> bool:
 def _gender_of(words: list[str]) -> set[tuple[str, str]]:
     """Return the gender that is stated first; what follows a preposition is about another."""
     for word in words:
-        if word in _PREPOSITIONS:
+        if word in _words.PREPOSITIONS:
             break
-        if word in _MALE_WORDS:
+        if word in _words.MALE_WORDS:
             return {("gender", "male")}
-        if word in _FEMALE_WORDS:
+        if word in _words.FEMALE_WORDS:
             return {("gender", "female")}
     return set()
 
@@ -274,11 +136,11 @@ def _is_capital(word: str) -> bool:
 def _nominal(words: list[str]) -> Reading:
     """Read a description of someone or something: equal wholes match unless generic."""
     folded = [_bare(word) for word in words]
-    while folded and folded[0] in _DETERMINERS:
-        if folded[0] in _POSSESSIVE:
+    while folded and folded[0] in _words.DETERMINERS:
+        if folded[0] in _words.POSSESSIVE:
             return Reading(keys=frozenset())
         del folded[0]
-    if all(word in _GENERIC for word in folded):
+    if all(word in _words.GENERIC for word in folded):
         return Reading(keys=frozenset())
     return Reading(keys=frozenset({("/nominal", *folded)}))
 
@@ -291,10 +153,10 @@ def _undecorated(words: list[str]) -> list[str] | None:
     start = 0
     while start < len(words) and not _is_capital(words[start]):
         folded = _bare(words[start])
-        if folded in _PREPOSITIONS | _PARTING or words[start].endswith(("'s", "s'")):
+        if folded in _words.PREPOSITIONS | _words.PARTING or words[start].endswith(("'s", "s'")):
             return None
         start += 1
-    while start < len(words) and words[start].casefold() in _DETERMINERS:
+    while start < len(words) and words[start].casefold() in _words.DETERMINERS:
         start += 1
     rest = words[start:]
     return rest if any(map(_is_capital, rest)) else None
@@ -306,42 +168,42 @@ def _read_person(text: str) -> Reading:
     tail_words = _WORD.findall(tail)
     if tail_words and all(map(_is_capital, tail_words)):
         words += tail_words
-    if len(words) == 1 and words[0].casefold() not in _GENERIC:
+    if len(words) == 1 and words[0].casefold() not in _words.GENERIC:
         return _person(words)
     proper = _undecorated(words)
     if proper is None or any(word.endswith(("'s", "s'")) for word in proper[:-1]):
         return _nominal(words)
     person = _person(_until_clause(proper))
-    decorated = any(word[:1].islower() and word not in _DETERMINERS for word in words[:-1])
+    decorated = any(word[:1].islower() and word not in _words.DETERMINERS for word in words[:-1])
     return _nominal(words) if decorated and not person.proper else person
 
 
 def _until_clause(words: list[str]) -> list[str]:
     """Cut a proper name where ordinary lower-case words go on."""
     for index, word in enumerate(words):
-        lower = word[:1].islower() and word not in _LINKS
+        lower = word[:1].islower() and word not in _words.LINKS
         if lower and "'" not in word:
             return words[:index] if index else words
     return words
 
 
 def _person(words: list[str]) -> Reading:
-    tokens = [_bare(word) for word in words if word.casefold() not in _LINKS]
+    tokens = [_bare(word) for word in words if word.casefold() not in _words.LINKS]
     if len(words) > 2 and words[1] == "of" and _is_title(tokens[0]):  # noqa: PLR2004
         # 'Countess of Name' holds an office; nothing is called 'Name' for it.
         return Reading(frozenset({("/office", *tokens)}), facets=frozenset(_gender_of(tokens[:1])))
     titles: set[str] = set()
     facets: set[tuple[str, str]] = set()
-    marks = {_NUMERALS.get(token, token) for token in tokens[1:] if _is_mark(token)}
+    marks = {_words.NUMERALS.get(token, token) for token in tokens[1:] if _is_mark(token)}
     tokens = tokens[:1] + [token for token in tokens[1:] if not _is_mark(token)]
     while len(tokens) > 1 and _is_title(tokens[0]):
         titles.add(tokens.pop(0))
-        if len(tokens) > 1 and titles & _HIGH and not titles - _HIGH:
+        if len(tokens) > 1 and titles & _words.HIGH and not titles - _words.HIGH:
             titles.add(tokens.pop(0))
     while len(tokens) > 1 and tokens[-1] in {"esq", "esquire"}:
         titles.add(tokens.pop())
     facets.update(_gender_of(sorted(titles)))
-    facets.update(("style", _STYLES[title]) for title in titles if title in _STYLES)
+    facets.update(("style", _words.STYLES[title]) for title in titles if title in _words.STYLES)
     facets.update(("mark", mark) for mark in marks)
     if not tokens:
         return Reading(keys=frozenset())
@@ -354,7 +216,7 @@ def _person(words: list[str]) -> Reading:
     nicknames = _nicknames(core, words)
     # 'Name' may be any of 'Name II' and 'Name III'; 'First Last' can hardly be but one, unless a
     # 'Jr.' says that there are two.
-    key = (*core, *sorted(marks if len(core) == 1 else marks & _GENERATIONS))
+    key = (*core, *sorted(marks if len(core) == 1 else marks & _words.GENERATIONS))
     return Reading(
         frozenset({key}), core, frozenset(facets), frozenset(titles), nicknames, proper=True
     )
@@ -382,11 +244,13 @@ def stems(word: str) -> list[str]:
 
 
 def _is_title(token: str) -> bool:
-    return token in _TITLES or (token.endswith(_TITLE_ENDINGS) and token not in _TITLE_ENDINGS)
+    return token in _words.TITLES or (
+        token.endswith(_words.TITLE_ENDINGS) and token not in _words.TITLE_ENDINGS
+    )
 
 
 def _is_mark(token: str) -> bool:
-    return token in _NUMERALS or token[:1].isdigit() or token[:1] == "+"
+    return token in _words.NUMERALS or token[:1].isdigit() or token[:1] == "+"
 
 
 def single_letters(key: Key) -> Key:
@@ -412,8 +276,8 @@ def _read_place(text: str) -> Reading:
         return _place_of_type(words) or _nominal(words)
     cut = _place_head(_without_owners_title(proper))
     of_name = len(cut) > 2 and cut[1] == "of"  # noqa: PLR2004
-    tokens = [singular(_bare(word)) for word in cut if word not in _LINKS]
-    if of_name and tokens[0] in _PLACE_TYPES and tokens[0] not in _WHOLE_OF:
+    tokens = [singular(_bare(word)) for word in cut if word not in _words.LINKS]
+    if of_name and tokens[0] in _words.PLACE_TYPES and tokens[0] not in _words.WHOLE_OF:
         # 'Bay of Name' is not Name.
         return Reading(frozenset({tuple(tokens)}), tuple(tokens), proper=True)
     return _place(tokens) if tokens else Reading(keys=frozenset())
@@ -422,9 +286,9 @@ def _read_place(text: str) -> Reading:
 def _place_of_type(words: list[str]) -> Reading | None:
     """Read 'the city of Name' as Name; None when it is no such phrase."""
     folded = [singular(_bare(word)) for word in words]
-    if folded[:1] and folded[0] in _DETERMINERS:
+    if folded[:1] and folded[0] in _words.DETERMINERS:
         del folded[0]
-    if len(folded) > 2 and folded[1] == "of" and folded[0] in _WHOLE_OF:  # noqa: PLR2004
+    if len(folded) > 2 and folded[1] == "of" and folded[0] in _words.WHOLE_OF:  # noqa: PLR2004
         return _place([folded[0], *folded[2:]]) if _is_capital(words[-1]) else None
     return None
 
@@ -442,18 +306,18 @@ def _without_owners_title(words: list[str]) -> list[str]:
 def _place_head(words: list[str]) -> list[str]:
     """Cut 'Name on Elsewhere' to Name; 'Hall of Name' stays whole."""
     for index, word in enumerate(words):
-        if index and word in _PREPOSITIONS - {"of"}:
+        if index and word in _words.PREPOSITIONS - {"of"}:
             return words[:index]
     return words
 
 
 def _place(tokens: list[str]) -> Reading:
-    core = tuple(token for token in tokens if token not in _PLACE_TYPES)
-    types = {_PLACE_TYPES[token] for token in tokens if token in _PLACE_TYPES}
+    core = tuple(token for token in tokens if token not in _words.PLACE_TYPES)
+    types = {_words.PLACE_TYPES[token] for token in tokens if token in _words.PLACE_TYPES}
     facets = frozenset(("type", kind) for kind in types)
     if not core:
         return Reading(frozenset({("/place", *tokens)}), tuple(tokens), facets, type_only=True)
-    if types & _BESIDE_A_TOWN:
+    if types & _words.BESIDE_A_TOWN:
         facets |= {("beside", "yes")}
     elif not types and len(core) == 1:
         facets |= {("beside", "no")}
@@ -473,32 +337,34 @@ def _read_item(text: str, *, by_weight: bool) -> Reading:
     keys: set[Key] = set()
     for tokens in (full, brief):
         keys |= {tuple(sorted(tokens)), ("/joined", "".join(tokens))}
-    named = all(_is_capital(word) for word in _WORD.findall(text) if word not in _ITEM_LINKS)
+    named = all(_is_capital(word) for word in _WORD.findall(text) if word not in _words.ITEM_LINKS)
     return Reading(frozenset(keys), tuple(sorted(brief)), proper=named)
 
 
 def _unless_lot(found: re.Match[str]) -> str:
     """Drop what stands in brackets if it only says how the item is sold."""
     words = [singular(word.casefold()) for word in _WORD.findall(found[1])]
-    lot = all(word in _UNITS or word.isdigit() for word in words)
+    lot = all(word in _words.UNITS or word.isdigit() for word in words)
     return " " if lot else f" {found[1]} "
 
 
 def _item_tokens(text: str) -> list[str]:
     tokens = [singular(_bare(word)) for word in _WORD.findall(text)]
-    if len(tokens) > 1 and tokens[0].isdigit() and tokens[1] not in _UNITS:
+    if len(tokens) > 1 and tokens[0].isdigit() and tokens[1] not in _words.UNITS:
         del tokens[0]
-    if len(tokens) > 2 and tokens[0] in _LOTS and tokens[1] == "of":  # noqa: PLR2004
+    if len(tokens) > 2 and tokens[0] in _words.LOTS and tokens[1] == "of":  # noqa: PLR2004
         del tokens[:2]
-    return [token for token in tokens if token not in _ITEM_LINKS] or tokens
+    return [token for token in tokens if token not in _words.ITEM_LINKS] or tokens
 
 
 def is_distinguishing(word: str) -> bool:
     """Tell whether a word more makes a name that of something else: 'North Gate', 'Gate 2'."""
-    return _is_mark(word) or word in _PARTING or len(word) == 1
+    return _is_mark(word) or word in _words.PARTING or len(word) == 1
 
 
 def is_generic_extra(short: Key, extra: Key) -> bool:
     """Tell whether `extra` only says what sort of item the proper name `short` is."""
-    named = not any(word in _ITEM_NOUNS or word in _METALS or _is_mark(word) for word in short)
-    return named and all(word in _ITEM_NOUNS for word in extra)
+    named = not any(
+        word in _words.ITEM_NOUNS or word in _METALS or _is_mark(word) for word in short
+    )
+    return named and all(word in _words.ITEM_NOUNS for word in extra)

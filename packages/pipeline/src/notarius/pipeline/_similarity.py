@@ -19,7 +19,6 @@ from typing import Final, Protocol
 from rapidfuzz.distance import OSA
 
 from notarius.pipeline._names import (
-    COMMON_STYLES,
     Facets,
     Key,
     Reading,
@@ -32,6 +31,7 @@ from notarius.pipeline._names import (
     stands_for,
     stems,
 )
+from notarius.pipeline._words import COMMON_STYLES
 from notarius.registries import RegistryKind
 
 MAX_ALIASES: Final = 64
