@@ -72,13 +72,17 @@ def source_dirs() -> list[str]:
     return sorted(f"packages/{package}/src" for package in PACKAGES)
 
 
-def third_party() -> list[str]:
+def third_party(*, extras: bool = False) -> list[str]:
     """Return what the packages need besides one another."""
     projects = [
         nox.project.load_toml(ROOT / "packages" / package / "pyproject.toml")["project"]
         for package in PACKAGES
     ]
-    needed = chain.from_iterable(project["dependencies"] for project in projects)
+    lists = [project["dependencies"] for project in projects]
+    if extras:
+        for project in projects:
+            lists += project.get("optional-dependencies", {}).values()
+    needed = chain.from_iterable(lists)
     return sorted({need for need in needed if not need.startswith("notarius-")})
 
 
@@ -123,7 +127,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=REQUIRED_PYTHON)
 def types(session: nox.Session) -> None:
     """Check all code with mypy, then that the typing tests report what they must."""
-    session.install(*group("types"), *third_party())
+    session.install(*group("types"), *third_party(extras=True))
     session.run("mypy")
     session.run("pytest", "tests/typing", *session.posargs)
 
@@ -166,7 +170,7 @@ def floors(session: nox.Session) -> None:
 
 @nox.session(python=REQUIRED_PYTHON, requires=["build"])
 def tests(session: nox.Session) -> None:
-    """Run all tests together, integration and documentation examples included."""
-    install_wheels(session, *PACKAGES)
+    """Run all tests together, with every extra; integration and documentation included."""
+    install_wheels(session, *PACKAGES, extra=tuple(third_party(extras=True)))
     # The typing tests need mypy and belong to the types session.
     session.run("pytest", "--ignore=tests/typing", *session.posargs)

@@ -106,3 +106,12 @@ def test_a_call_keeps_its_messages_to_itself(ask: Ask) -> None:
     assert isinstance(call, ChatCall)
     assert "canary" not in repr(call)
     assert "Which gadget" not in repr(call)
+
+
+def test_no_two_calls_of_an_operation_are_the_same_draw(ask: Ask, world: str) -> None:
+    """Each call has a variation of its own, so that a fixed seed does not repeat an answer."""
+    got = ask(["prose", GOOD], world=world, repair_retries=1)
+    later = ask([GOOD], world=world, number=2)
+    variations = [call.variation for call in (*got.calls, *later.calls)]
+    assert variations[0] == 0
+    assert len(set(variations)) == 3

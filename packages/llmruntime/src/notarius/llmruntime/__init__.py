@@ -2,14 +2,17 @@
 
 from importlib.metadata import version as _version
 
-from notarius.llmruntime._backend import AsyncChatBackend, ChatBackend, ChatCall
+from notarius.llmruntime._backend import AsyncChatBackend, ChatBackend, ChatCall, Sampling
+from notarius.llmruntime._blocking import BlockingBackend
 from notarius.llmruntime._structured import AsyncStructuredProducer, StructuredProducer
 
 __all__ = [
     "AsyncChatBackend",
     "AsyncStructuredProducer",
+    "BlockingBackend",
     "ChatBackend",
     "ChatCall",
+    "Sampling",
     "StructuredProducer",
 ]
 

@@ -36,6 +36,8 @@ from notarius.llmruntime._backend import ChatCall
 
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_MAX_S: Final = 30.0
+CALLS_PER_ATTEMPT: Final = 1000
+"""Variations that are kept for the calls of one attempt."""
 SENT_BACK_MAX_BYTES: Final = 64 * 1024
 """The longest invalid reply that a repair sends back."""
 
@@ -87,14 +89,14 @@ class Conversation:
         error.repairs, error.transport_retries = self._repairs, self._transport
 
     def call(self, timeout_s: float | None) -> ChatCall:
-        """Return the next call; only the very first may be answered from a cache."""
-        calls_before = self._repairs + self._transport
+        """Return the next call."""
+        earlier_calls = self._repairs + self._transport
         return ChatCall(
             messages=self._messages,
             schema_name=self._contract.name,
             schema_json=self._contract.schema_json,
             timeout_s=timeout_s,
-            bypass_cache=self._request.bypass_cache or calls_before > 0,
+            variation=CALLS_PER_ATTEMPT * (self._request.number - 1) + earlier_calls,
         )
 
     def take(self, reply: Reply) -> Produced | None:

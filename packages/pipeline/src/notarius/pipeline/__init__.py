@@ -3,7 +3,8 @@
 from importlib.metadata import version as _version
 
 from notarius.pipeline._errors import ExitStatus, InputError
-from notarius.pipeline._reconcile import BackendFactory, Settings, Summary, reconcile
+from notarius.pipeline._models import BackendFactory
+from notarius.pipeline._reconcile import Settings, Summary, reconcile
 from notarius.pipeline._similarity_backend import SimilarityBackend
 
 __all__ = [

@@ -17,6 +17,7 @@ from notarius.contracts import (
     Usage,
     total_usage,
 )
+from notarius.llmruntime import Sampling
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     policy: AttemptPolicy
     repair_retries: int
     transport_retries: int
+    sampling: Sampling | None = None
 
 
 def outcome_name(outcome: Outcome[Any]) -> str:
@@ -56,6 +58,7 @@ def receipt(facts: RunFacts, outcome: Outcome[Any]) -> dict[str, Any]:
         "failure": _failure(outcome),
         "registry": facts.registry,
         "model": facts.model,
+        "sampling": facts.sampling,
         "policy_fingerprint": facts.policy_fingerprint,
         "input": {"sha256": facts.input_sha256, "candidates": facts.candidates},
         "prompt_sha256": facts.prompt_sha256,

@@ -24,14 +24,14 @@ from notarius.contracts import (
     ProducerRequest,
     ResponseContract,
 )
-from notarius.llmruntime import ChatBackend, StructuredProducer
+from notarius.llmruntime import StructuredProducer
 from notarius.pipeline._candidates import read_candidates
 from notarius.pipeline._debug import DebugBackend, prepare_debug_folder
 from notarius.pipeline._files import discard, prepare_folder, publish, publish_one
+from notarius.pipeline._models import SIMILARITY, BackendFactory, sampling_for
 from notarius.pipeline._receipt import RunFacts, outcome_name, receipt, warnings
 from notarius.pipeline._similarity_backend import SimilarityBackend
 from notarius.registries import (
-    Candidate,
     ItemRules,
     LocationRules,
     NpcRules,
@@ -44,16 +44,11 @@ from notarius.registries import (
 
 _LOG: Final = logging.getLogger("notarius.pipeline")
 
-SIMILARITY: Final = "similarity"
 REGISTRY: Final = "registry.json"
 WARNINGS: Final = "warnings.json"
 RECEIPT: Final = "receipt.json"
 FAILED_RECEIPT: Final = "failed-receipt.json"
 """The receipt of a run without a result, where an earlier result stays in place."""
-
-BackendFactory = Callable[
-    [RegistryKind, Sequence[Candidate], RegistryNormalizer[Any, Any]], ChatBackend
-]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +138,7 @@ def reconcile(
         policy=settings.policy,
         repair_retries=settings.repair_retries,
         transport_retries=settings.transport_retries,
+        sampling=sampling_for(settings.model, len(candidates)),
     )
     producer = StructuredProducer(
         model,

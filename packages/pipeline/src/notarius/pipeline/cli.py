@@ -18,7 +18,8 @@ from rich.markup import escape
 from notarius.attempts import AttemptPolicy, TerminalPolicy
 from notarius.contracts import AttemptCause, FailureKind, ProducerRequest, canonical_json
 from notarius.pipeline._errors import ExitStatus, InputError
-from notarius.pipeline._reconcile import FAILED_RECEIPT, SIMILARITY, Settings, Summary, reconcile
+from notarius.pipeline._models import SIMILARITY, ModelChoice, Models
+from notarius.pipeline._reconcile import FAILED_RECEIPT, Settings, Summary, reconcile
 
 __all__ = ["app", "main"]
 
@@ -134,7 +135,7 @@ def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
     """
     try:
         _set_log_level()
-        _require_model(model, base_url=base_url, api_key_env=api_key_env)
+        choice = ModelChoice(name=model, base_url=base_url, api_key_env=api_key_env)
         if deadline is not None and not deadline > 0:
             raise InputError("--deadline: must be more than 0 seconds; leave it out for no limit")
         settings = Settings(
@@ -149,8 +150,8 @@ def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
             transport_retries=transport_retries,
             debug_exchange=debug_exchange,
         )
-        with _progress(settings, quiet=quiet) as starting:
-            summary = reconcile(settings, starting=starting)
+        with Models(choice) as models, _progress(settings, quiet=quiet) as starting:
+            summary = reconcile(settings, backend=models.backend, starting=starting)
     except InputError as error:
         for line in str(error).splitlines():
             typer.echo(f"error: {_visible(line)}", err=True)
@@ -171,19 +172,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else ExitStatus.BAD_INPUT
     return ExitStatus.DONE
-
-
-def _require_model(model: str, *, base_url: str | None, api_key_env: str | None) -> None:
-    if model.startswith(("openai:", "llama:")):
-        raise InputError(
-            f"--model {model.partition(':')[0]}: this version answers with `{SIMILARITY}` alone; "
-            "leave --model out"
-        )
-    if model != SIMILARITY:
-        raise InputError(f"--model: unknown model; use `{SIMILARITY}`")
-    for option, value in (("--base-url", base_url), ("--api-key-env", api_key_env)):
-        if value is not None:
-            raise InputError(f"{option}: has no meaning with --model {SIMILARITY}; leave it out")
 
 
 def _set_log_level() -> None:

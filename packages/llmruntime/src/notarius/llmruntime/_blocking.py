@@ -1,0 +1,71 @@
+"""An asyncio backend for threads: one event loop in a thread of its own."""
+
+import asyncio
+import concurrent.futures
+import threading
+from types import TracebackType
+from typing import Protocol, Self
+
+from notarius.contracts import Cancellation, OperationCancelledError, Reply
+from notarius.llmruntime._backend import AsyncChatBackend, ChatCall
+
+
+class _Closable(AsyncChatBackend, Protocol):
+    async def aclose(self) -> None:
+        """Close all connections."""
+
+
+class BlockingBackend:
+    """A `ChatBackend` over an asyncio one, so that each kind of server is written once.
+
+    A call can be cancelled from any thread: its coroutine is, which closes the request. Close it
+    (or use it as a context manager) to end the thread.
+    """
+
+    def __init__(self, backend: _Closable) -> None:
+        """Start the loop."""
+        self._backend = backend
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="notarius-llm", daemon=True
+        )
+        self._thread.start()
+
+    def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
+        """Return the reply of one call."""
+        future = asyncio.run_coroutine_threadsafe(self._backend.acomplete(call), self._loop)
+        unsubscribe = cancellation.subscribe(lambda: _cancel(future))
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            message = "the call was cancelled"
+            raise OperationCancelledError(message) from None
+        finally:
+            # Also when the wait itself was interrupted, say by the keyboard.
+            future.cancel()
+            unsubscribe()
+
+    def close(self) -> None:
+        """Close the backend and end the thread."""
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._backend.aclose(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        """Return the backend itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def _cancel(future: concurrent.futures.Future[Reply]) -> None:
+    future.cancel()

@@ -1,0 +1,130 @@
+"""Who is asked: the built-in matcher, a server, or a model in this process."""
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from notarius.contracts import ContractError
+from notarius.llmruntime import BlockingBackend, ChatBackend, Sampling
+from notarius.pipeline._errors import InputError
+from notarius.pipeline._similarity_backend import SimilarityBackend
+from notarius.registries import Candidate, RegistryKind, RegistryNormalizer
+
+BackendFactory = Callable[
+    [RegistryKind, Sequence[Candidate], RegistryNormalizer[Any, Any]], ChatBackend
+]
+
+SIMILARITY: Final = "similarity"
+SERVER: Final = "openai:"
+IN_PROCESS: Final = "llama:"
+API_KEY_ENV: Final = "OPENAI_API_KEY"
+"""The variable that holds a server's key unless another is named."""
+
+REPLY_TOKENS: Final = 256
+REPLY_TOKENS_PER_CANDIDATE: Final = 48
+"""A reply may have so many tokens: every candidate could stand in a pretty-printed group."""
+
+
+class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The `--model` option and what belongs to it. Raises `InputError` if that is contradictory."""
+
+    name: str = SIMILARITY
+    base_url: str | None = None
+    api_key_env: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a model."""
+        if self.name == SIMILARITY or self.name.startswith(IN_PROCESS):
+            for option, value in (
+                ("--base-url", self.base_url),
+                ("--api-key-env", self.api_key_env),
+            ):
+                if value is not None:
+                    raise InputError(f"{option}: is for --model {SERVER}NAME; leave it out")
+        if self.name == SIMILARITY:
+            return
+        kind, colon, which = self.name.partition(":")
+        if kind + colon not in {SERVER, IN_PROCESS} or not which:
+            raise InputError(
+                f"--model: use `{SIMILARITY}`, `{SERVER}NAME` or `{IN_PROCESS}FILE.gguf`"
+            )
+        if kind + colon == IN_PROCESS and not Path(which).is_file():
+            raise InputError(f"--model: no file {which}; give the path of a GGUF file")
+        if self.api_key_env is not None and self.api_key_env not in os.environ:
+            raise InputError(f"--api-key-env: the variable {self.api_key_env} is not set")
+
+
+class Models:
+    """Opens the chosen model when it is needed, and closes it at the end."""
+
+    def __init__(self, choice: ModelChoice) -> None:
+        """Open nothing yet."""
+        self._choice = choice
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what was opened."""
+        self._open.close()
+
+    def backend(
+        self,
+        kind: RegistryKind,
+        candidates: Sequence[Candidate],
+        normalizer: RegistryNormalizer[Any, Any],
+    ) -> ChatBackend:
+        """Return the backend for one list. Raises `InputError` if the model can't be had."""
+        if self._choice.name == SIMILARITY:
+            return SimilarityBackend(kind, candidates, normalizer)
+        sampling = sampling_for(self._choice.name, len(candidates))
+        try:
+            if self._choice.name.startswith(SERVER):
+                return self._open.enter_context(self._server(sampling))
+            return self._open.enter_context(self._in_process(sampling))
+        except ImportError:
+            extra = self._choice.name.partition(":")[0]
+            raise InputError(
+                f"--model {extra}: needs more packages; pip install 'notarius-pipeline[{extra}]'"
+            ) from None
+        except ContractError as error:
+            raise InputError(f"--model: {error}") from None
+
+    def _server(self, sampling: Sampling | None) -> BlockingBackend:
+        from notarius.llmruntime.openai import AsyncOpenAIBackend  # noqa: PLC0415 - an extra
+
+        return BlockingBackend(
+            AsyncOpenAIBackend(
+                self._choice.name.removeprefix(SERVER),
+                base_url=self._choice.base_url,
+                api_key=os.environ.get(self._choice.api_key_env or API_KEY_ENV),
+                sampling=sampling,
+            )
+        )
+
+    def _in_process(self, sampling: Sampling | None) -> BlockingBackend:
+        from notarius.llmruntime.llama import AsyncLlamaBackend  # noqa: PLC0415 - an extra
+
+        file = Path(self._choice.name.removeprefix(IN_PROCESS))
+        return BlockingBackend(AsyncLlamaBackend(file, sampling=sampling))
+
+
+def sampling_for(model: str, candidates: int) -> Sampling | None:
+    """Return how a model is to write about so many candidates; `None` for the matcher.
+
+    A little above 0, so that another attempt can be another answer, with a fixed seed, so that
+    the same run is the same again where the server allows it.
+    """
+    if model == SIMILARITY:
+        return None
+    return Sampling(
+        temperature=0.3,
+        seed=1,
+        max_tokens=REPLY_TOKENS + REPLY_TOKENS_PER_CANDIDATE * candidates,
+    )
