@@ -29,8 +29,8 @@ class ChatCall(Value, frozen=True, kw_only=True):
 class Sampling(Value, frozen=True, kw_only=True):
     """How a model is to write; `None` leaves it to the server.
 
-    `temperature` is 0 or more, `max_tokens` bounds one reply. `seed` is that of the first call; later
-    calls add their variation. Raises `ContractError` on a value out of its range.
+    `temperature` is 0 or more, `max_tokens` bounds one reply. `seed` is that of the first call;
+    later calls add their variation. Raises `ContractError` on a value out of its range.
     """
 
     temperature: float | None = None
