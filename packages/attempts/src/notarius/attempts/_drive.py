@@ -29,7 +29,7 @@ from notarius.attempts._events import (
     Spent,
     Started,
 )
-from notarius.attempts._machine import AttemptMachine
+from notarius.attempts._machine import AttemptMachine, State
 from notarius.contracts import (
     AsyncProducer,
     AttemptRecord,
@@ -46,11 +46,15 @@ from notarius.contracts import (
     ProducerRequest,
     ProviderError,
     ResponseContract,
+    provider_message,
 )
 
 T = TypeVar("T")
 
 _LOG: Final = logging.getLogger("notarius.attempts")
+
+GRACE_S: Final = 0.25
+"""Seconds after its time in which an asyncio producer may end by itself, before it is cancelled."""
 
 Hook = Callable[[AttemptRecord], None]
 
@@ -89,7 +93,7 @@ class _Drive(Generic[T]):
         limit = machine.policy.deadline_s
         self._deadline = math.inf if limit is None else self._clock.monotonic() + limit
         self._began = 0.0
-        self._open = False  # an attempt was begun and has no record yet
+        self._begun = 0  # the number of the latest attempt that was begun
 
     def feed(self, event: Event[T]) -> Ask | Normalize | Finish[T]:
         """Pass an event to the machine, and the records that it closed to the hooks."""
@@ -106,7 +110,7 @@ class _Drive(Generic[T]):
         left = self._deadline - self._began
         if self.cancellation.cancelled or left <= 0:
             return None
-        self._open = True
+        self._begun = request.number
         return request if left == math.inf else msgspec.structs.replace(request, timeout_s=left)
 
     def stop(self) -> Ask | Normalize | Finish[T]:
@@ -117,7 +121,7 @@ class _Drive(Generic[T]):
 
     def replied(self, produced: Produced) -> Ask | Normalize | Finish[T]:
         """Take what the producer returned."""
-        if not isinstance(produced, Produced):
+        if type(produced) is not Produced:
             message = "a producer must return Produced"
             raise InvariantError(message)
         return self.feed(Replied(produced=produced))
@@ -126,27 +130,23 @@ class _Drive(Generic[T]):
         self, normalizer: Normalizer[T], produced: Produced
     ) -> Ask | Normalize | Finish[T]:
         """Call the normalizer, unless somebody cancelled before or meanwhile."""
-        try:
-            if self.cancellation.cancelled:
-                return self.feed(CancelRequested(elapsed_ms=self._elapsed_ms()))
-            verdict = normalizer.normalize(produced)
-            if not isinstance(verdict, Normalized | NormalizeRetry):
-                message = "a normalizer must return Normalized or NormalizeRetry"
-                raise InvariantError(message)
-            if self.cancellation.cancelled:
-                return self.feed(CancelRequested(elapsed_ms=self._elapsed_ms()))
-            return self.feed(Judged(verdict=verdict, elapsed_ms=self._elapsed_ms()))
-        except BaseException as error:
-            self._abandon(error)
-            raise
+        if self.cancellation.cancelled:
+            return self.feed(CancelRequested(elapsed_ms=self._elapsed_ms()))
+        verdict = normalizer.normalize(produced)
+        # Exact types: a subclass could answer for itself when it is checked.
+        if type(verdict) not in {Normalized, NormalizeRetry}:
+            message = "a normalizer must return Normalized or NormalizeRetry"
+            raise InvariantError(message)
+        if self.cancellation.cancelled:
+            return self.feed(CancelRequested(elapsed_ms=self._elapsed_ms()))
+        return self.feed(Judged(verdict=verdict, elapsed_ms=self._elapsed_ms()))
 
-    def fault(self, error: BaseException) -> Ask | Normalize | Finish[T]:
-        """Take what the producer raised: declared errors are events, all others come out."""
-        event = self._event_for(error) if isinstance(error, NoReplyError) else None
-        if event is not None:
-            return self.feed(event)
-        self._abandon(error)
-        raise error
+    def ended(self, error: NoReplyError) -> Ask | Normalize | Finish[T]:
+        """Take what a producer raised instead of a reply; raise it again if it had no reason to."""
+        event = self._event_for(error)
+        if event is None:
+            raise error
+        return self.feed(event)
 
     def _event_for(self, error: NoReplyError) -> Event[T] | None:
         elapsed_ms = self._elapsed_ms()
@@ -155,18 +155,22 @@ class _Drive(Generic[T]):
             return CancelRequested(elapsed_ms=elapsed_ms, spent=spent)
         if isinstance(error, ProviderError):
             return ProviderFailed(
-                kind=error.kind, message=str(error), elapsed_ms=elapsed_ms, spent=spent
+                kind=error.kind,
+                message=provider_message(error.kind, error.status),
+                elapsed_ms=elapsed_ms,
+                spent=spent,
             )
         if isinstance(error, DeadlineExceededError) and self._deadline < math.inf:
             return DeadlinePassed(elapsed_ms=elapsed_ms, spent=spent)
         return None
 
-    def _abandon(self, error: BaseException) -> None:
-        """Record the attempt that `error` ends, if it is still open."""
-        if self._open:
+    def abandon(self, error: BaseException) -> None:
+        """Record the attempt that `error` ends, if one was begun and is not recorded yet."""
+        machine = self._machine
+        if machine.state in {State.PRODUCING, State.NORMALIZING} and machine.number == self._begun:
             interrupted = not isinstance(error, Exception)
-            self._machine.handle(Broke(interrupted=interrupted, elapsed_ms=self._elapsed_ms()))
-            self._report()
+            machine.handle(Broke(interrupted=interrupted, elapsed_ms=self._elapsed_ms()))
+        self._report()
 
     def _elapsed_ms(self) -> int:
         return max(0, round((self._clock.monotonic() - self._began) * 1000))
@@ -174,7 +178,6 @@ class _Drive(Generic[T]):
     def _report(self) -> None:
         records = self._machine.records[self._reported :]
         self._reported = len(self._machine.records)
-        self._open = self._open and not records
         for record in records:
             for hook in self._hooks:
                 try:
@@ -202,25 +205,30 @@ def run(
     `machine.records`. A producer that ignores `timeout_s` can't be stopped from here.
     """
     drive = _Drive(machine, clock, cancellation, hooks)
-    effect = drive.feed(Started())
-    while not isinstance(effect, Finish):
-        match effect:
-            case Normalize():
-                effect = drive.normalize(normalizer, effect.produced)
-            case Ask():
-                request = drive.begin(effect.request)
-                if request is None:
-                    effect = drive.stop()
-                    continue
-                try:
-                    produced = producer.produce(
-                        request, contract=contract, cancellation=drive.cancellation
-                    )
-                    effect = drive.replied(produced)
-                except BaseException as error:  # noqa: BLE001 - recorded, and raised again
-                    effect = drive.fault(error)
-            case _:
-                assert_never(effect)
+    try:
+        effect = drive.feed(Started())
+        while not isinstance(effect, Finish):
+            match effect:
+                case Normalize():
+                    effect = drive.normalize(normalizer, effect.produced)
+                case Ask():
+                    request = drive.begin(effect.request)
+                    if request is None:
+                        effect = drive.stop()
+                        continue
+                    try:
+                        produced = producer.produce(
+                            request, contract=contract, cancellation=drive.cancellation
+                        )
+                    except NoReplyError as error:
+                        effect = drive.ended(error)
+                    else:
+                        effect = drive.replied(produced)
+                case _:
+                    assert_never(effect)
+    except BaseException as error:
+        drive.abandon(error)
+        raise
     return effect.outcome
 
 
@@ -240,23 +248,28 @@ async def arun(
     out unchanged, after the attempt was recorded in `machine.records`.
     """
     drive = _Drive(machine, clock, cancellation, hooks)
-    effect = drive.feed(Started())
-    while not isinstance(effect, Finish):
-        match effect:
-            case Normalize():
-                effect = drive.normalize(normalizer, effect.produced)
-            case Ask():
-                request = drive.begin(effect.request)
-                if request is None:
-                    effect = drive.stop()
-                    continue
-                try:
-                    produced = await _bounded(producer, request, contract, drive.cancellation)
-                    effect = drive.replied(produced)
-                except BaseException as error:  # noqa: BLE001 - recorded, and raised again
-                    effect = drive.fault(error)
-            case _:
-                assert_never(effect)
+    try:
+        effect = drive.feed(Started())
+        while not isinstance(effect, Finish):
+            match effect:
+                case Normalize():
+                    effect = drive.normalize(normalizer, effect.produced)
+                case Ask():
+                    request = drive.begin(effect.request)
+                    if request is None:
+                        effect = drive.stop()
+                        continue
+                    try:
+                        produced = await _bounded(producer, request, contract, drive.cancellation)
+                    except NoReplyError as error:
+                        effect = drive.ended(error)
+                    else:
+                        effect = drive.replied(produced)
+                case _:
+                    assert_never(effect)
+    except BaseException as error:
+        drive.abandon(error)
+        raise
     return effect.outcome
 
 
@@ -266,9 +279,14 @@ async def _bounded(
     contract: ResponseContract,
     cancellation: Cancellation,
 ) -> Produced:
-    """Await the producer, but no longer than its time and no further than a cancel."""
+    """Await the producer, but no longer than its time and no further than a cancel.
+
+    A producer keeps to its time by itself, and then may still have something to return; this is
+    for one that does not.
+    """
     loop = asyncio.get_running_loop()
-    scope = asyncio.timeout(request.timeout_s)
+    limit = None if request.timeout_s is None else request.timeout_s + GRACE_S
+    scope = asyncio.timeout(limit)
 
     def expire() -> None:
         with contextlib.suppress(RuntimeError):  # the scope has ended meanwhile

@@ -162,6 +162,11 @@ class AttemptMachine(Generic[T]):
         return self._state
 
     @property
+    def number(self) -> int:
+        """The number of the current attempt, counted from 1."""
+        return self._request.number
+
+    @property
     def policy(self) -> AttemptPolicy:
         """The limits."""
         return self._policy
@@ -180,8 +185,17 @@ class AttemptMachine(Generic[T]):
         """Take one event and return what to do next.
 
         Raises `InvariantError` if the event is not possible in this state, or if a verdict does
-        not belong to the reply that was judged.
+        not belong to the reply that was judged. Whatever is raised, an interruption too, the
+        machine is then as it was before.
         """
+        before = self.__dict__.copy()
+        try:
+            return self._handle(event)
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _handle(self, event: Event[T]) -> Effect[T]:
         allowed = TRANSITIONS.get((self._state, type(event)))
         if allowed is None:
             message = f"{type(event).__name__} is not possible while {self._state.value}"

@@ -11,6 +11,7 @@ from notarius.contracts._errors import (
     OperationCancelledError,
     ProviderError,
     ProviderErrorKind,
+    provider_message,
 )
 from notarius.contracts._json import (
     RepeatedKeyError,
@@ -129,6 +130,7 @@ __all__ = [
     "judge_reply",
     "one_line",
     "policy_fingerprint",
+    "provider_message",
     "require_unique_keys",
     "total_usage",
 ]

@@ -84,13 +84,18 @@ class ProviderError(NoReplyError):
         self.kind = kind
         self.status = status
         self.retry_after_s = retry_after_s
-        suffix = "" if status is None else f" (status {status})"
-        super().__init__(_PROVIDER_PROSE[kind] + suffix)
+        super().__init__(provider_message(kind, status))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by its data, so that the error survives a process boundary."""
         known = (self.kind, self.status, self.retry_after_s)
         return (_rebuild_provider_error, known, self.__dict__)
+
+
+def provider_message(kind: ProviderErrorKind, status: int | None) -> str:
+    """Return the closed words for a provider's failure; anything but a number is no status."""
+    known = isinstance(status, int) and not isinstance(status, bool)
+    return _PROVIDER_PROSE[kind] + (f" (status {int(status)})" if known and status else "")
 
 
 def _rebuild_provider_error(

@@ -75,8 +75,8 @@ class Reply(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the types."""
-        if not isinstance(self.text, str):
-            message = "the text of a reply must be text"
+        if type(self.text) is not str:
+            message = "the text of a reply must be plain text"
             raise ContractError(message)
         _require_provenance(self.finish_reason, self.usage)
 
@@ -105,7 +105,7 @@ class ModelCandidate(Value, frozen=True, kw_only=True, tag="model_candidate"):
 
     def __post_init__(self) -> None:
         """Check protocol, text and digest."""
-        if self.protocol != SINGLE_RESPONSE_V1:
+        if type(self.protocol) is not str or self.protocol != SINGLE_RESPONSE_V1:
             message = "a model candidate must be of the single-response protocol, version 1"
             raise ContractError(message)
         data = encoded(self.text, "the text of a model candidate")
@@ -160,7 +160,7 @@ class Produced(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the types and counts."""
-        if not isinstance(self.result, ModelCandidate | StructuralFailure):
+        if type(self.result) not in {ModelCandidate, StructuralFailure}:
             message = "a producer's result must be a ModelCandidate or a StructuralFailure"
             raise ContractError(message)
         _require_provenance(self.finish_reason, self.usage)

@@ -184,7 +184,7 @@ class SemanticCorrection(Value, frozen=True, kw_only=True):
 
 
 def _require_guidance(guidance: str, candidate: object) -> None:
-    if not isinstance(candidate, ModelCandidate):
+    if type(candidate) is not ModelCandidate:
         message = "correction guidance needs a valid model candidate"
         raise ContractError(message)
     require_prose(guidance, "correction guidance", max_bytes=GUIDANCE_MAX_BYTES)

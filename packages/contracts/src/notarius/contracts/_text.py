@@ -1,6 +1,7 @@
 """Checks and measures of text, shared by every contract."""
 
 import contextlib
+import enum
 import hashlib
 import re
 from typing import Final
@@ -22,9 +23,10 @@ _CONTROL: Final = re.compile(
 def encoded(text: str, what: str) -> bytes:
     """Return `text` in UTF-8.
 
-    Raises `ContractError` if it is no `str` or holds a lone surrogate.
+    Raises `ContractError` if it is no plain `str` (a subclass could measure itself as it likes)
+    or holds a lone surrogate.
     """
-    if not isinstance(text, str):
+    if type(text) is not str:
         message = f"{what} must be text"
         raise ContractError(message)
     # Raised after the handler, not in it: a chained UnicodeEncodeError holds the text itself.
@@ -55,14 +57,15 @@ def require_prose(text: str, what: str, *, max_bytes: int) -> None:
 
 def require_code(code: str, what: str) -> None:
     """Require a stable machine code: lower-case words joined by underscores, at least two."""
-    if not isinstance(code, str) or len(code) > CODE_MAX_BYTES or _CODE.fullmatch(code) is None:
+    plain = type(code) is str or isinstance(code, enum.StrEnum)
+    if not plain or len(code) > CODE_MAX_BYTES or _CODE.fullmatch(code) is None:
         message = f"{what} must be two or more lower-case words joined by underscores"
         raise ContractError(message)
 
 
 def require_sha256(digest: str, what: str) -> None:
     """Require 64 lower-case hexadecimal digits."""
-    if not isinstance(digest, str) or _SHA256.fullmatch(digest) is None:
+    if type(digest) is not str or _SHA256.fullmatch(digest) is None:
         message = f"{what} must be a SHA-256 in 64 lower-case hexadecimal digits"
         raise ContractError(message)
 
