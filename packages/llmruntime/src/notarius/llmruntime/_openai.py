@@ -6,11 +6,13 @@ plain text. The client's own retries are off; retries are the producer's, and ar
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import email.utils
 import enum
 import json
 import math
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, assert_never
@@ -20,6 +22,7 @@ import msgspec
 import openai
 
 from notarius.contracts import (
+    ContractError,
     DeadlineExceededError,
     FinishReason,
     ProviderError,
@@ -51,6 +54,10 @@ _STATUS_KINDS: Final[Mapping[int, ProviderErrorKind]] = {
 }
 
 
+# What RFC 6750 allows in a bearer token and more, but nothing that breaks a header.
+_KEY: Final = re.compile("[!-~]+")
+
+
 class OutputMode(enum.Enum):
     """Kinds of structured output, strongest first."""
 
@@ -76,15 +83,20 @@ class AsyncOpenAIBackend:
         api_key: str | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        """Talk to `model` at `base_url` (the hosted service if `None`), with a key if given."""
+        """Talk to `model` at `base_url` (the hosted service if `None`), with a key if given.
+
+        Raises `ContractError` if the address is none or the key can't stand in a header.
+        """
+        if api_key and _KEY.fullmatch(api_key) is None:
+            message = "the API key holds a space, a line end or another character that no key has"
+            raise ContractError(message)
         self._model = model
         self._sampling = sampling or Sampling()
         self._mode = OutputMode.JSON_SCHEMA
-        # The client insists on a key; without one, the header is left out.
-        headers: Any = None if api_key else {"Authorization": openai.Omit()}
-        self._client = openai.AsyncOpenAI(
-            api_key=api_key or "unused", base_url=base_url, max_retries=0, default_headers=headers
-        )
+        # The client insists on a key; without one, each call says that the header is left out
+        # (it does not heed a default header that says so).
+        self._headers = {} if api_key else {"Authorization": openai.Omit()}
+        self._client = _client(api_key or "unused", base_url)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -107,18 +119,19 @@ class AsyncOpenAIBackend:
         mode = self._mode
         while True:
             result = await self._post(call, mode)
-            if isinstance(result, bytes):
+            if isinstance(result, Reply):
                 self._mode = mode
-                return parse_envelope(result)
+                return result
             weaker = _WEAKER.get(mode)
             if result.kind is not ProviderErrorKind.BAD_REQUEST or weaker is None:
                 raise result
             mode = weaker
 
-    async def _post(self, call: ChatCall, mode: OutputMode) -> bytes | ProviderError:
-        """Send one request and return the body, or what became of it in closed words.
+    async def _post(self, call: ChatCall, mode: OutputMode) -> Reply | ProviderError:
+        """Send one request and return the reply, or what became of it in closed words.
 
-        The client's errors hold bodies and addresses, so none of them is ever chained.
+        The client's errors hold bodies and addresses, so none of them is ever chained; and no
+        error is raised here, so that no traceback holds the body.
         """
         try:
             async with self._client.chat.completions.with_streaming_response.create(
@@ -129,7 +142,7 @@ class AsyncOpenAIBackend:
                     body += chunk
                     if len(body) > ENVELOPE_MAX_BYTES:
                         return ProviderError(ProviderErrorKind.BAD_ENVELOPE)
-                return bytes(body)
+                return _read_envelope(bytes(body)) or ProviderError(ProviderErrorKind.BAD_ENVELOPE)
         except openai.APIStatusError as error:
             return _status_error(error.status_code, error.response.headers)
         except (openai.APITimeoutError, httpx2.TimeoutException):
@@ -147,6 +160,7 @@ class AsyncOpenAIBackend:
                 for message in call.messages
             ],
             "timeout": openai.Timeout(SILENCE_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            "extra_headers": self._headers,
         }
         match mode:
             case OutputMode.JSON_SCHEMA:
@@ -164,12 +178,48 @@ class AsyncOpenAIBackend:
         return parameters | {name: value for name, value in sampling.items() if value is not None}
 
 
+def _client(api_key: str, base_url: str | None) -> openai.AsyncOpenAI:
+    """Return a client without retries of its own that does not read the bodies of errors.
+
+    Raises `ContractError` if the address is none.
+    """
+    # Raised after the handler, not in it: the errors hold the address.
+    with contextlib.suppress(httpx2.InvalidURL, ValueError):
+        client = openai.AsyncOpenAI(
+            api_key=api_key,
+            base_url=base_url,
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(
+                event_hooks={"response": [_leave_error_body]}
+            ),
+        )
+        if client.base_url.scheme in {"http", "https"} and client.base_url.host:
+            return client
+    message = "the base URL must begin with http:// or https:// and name a host"
+    raise ContractError(message)
+
+
+async def _leave_error_body(response: httpx2.Response) -> None:
+    """Leave the body of an error: its status says all, and it may be of any length."""
+    if not response.is_success and not response.has_redirect_location:
+        await response.aclose()
+
+
 def parse_envelope(body: bytes) -> Reply:
     """Return the reply in a chat completion; raise `ProviderError` if it is none.
 
     Text from a thinking channel stands in fields of its own and is not the reply. A refusal is
     told by its field as well as by the finish reason.
     """
+    reply = _read_envelope(body)
+    del body  # the traceback of the error would hold it
+    if reply is None:
+        raise ProviderError(ProviderErrorKind.BAD_ENVELOPE)
+    return reply
+
+
+def _read_envelope(body: bytes) -> Reply | None:
+    """Return the reply, or `None`: what JSON raises holds the text and is never chained."""
     try:
         envelope = json.loads(body)
         choice = envelope["choices"][0]
@@ -179,9 +229,9 @@ def parse_envelope(body: bytes) -> Reply:
         reason = choice.get("finish_reason")
         usage = envelope.get("usage")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise ProviderError(ProviderErrorKind.BAD_ENVELOPE) from None
+        return None
     if not isinstance(text, str | None) or not isinstance(reason, str | None):
-        raise ProviderError(ProviderErrorKind.BAD_ENVELOPE)
+        return None
     finish = None if reason is None else _FINISH_REASONS.get(reason, FinishReason.OTHER)
     return Reply(
         text=text or "",
@@ -222,7 +272,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         try:
             at = email.utils.parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, OverflowError):  # the latter where a number in it is too large
             return None
         now = dt.datetime.now(tz=at.tzinfo or dt.UTC)
         seconds = (at.replace(tzinfo=now.tzinfo) - now).total_seconds()

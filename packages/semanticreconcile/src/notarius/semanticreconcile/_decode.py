@@ -54,13 +54,22 @@ class _ClosedReply(msgspec.Struct, forbid_unknown_fields=True):
 _OPEN: Final = msgspec.json.Decoder(_Reply)
 _CLOSED: Final = msgspec.json.Decoder(_ClosedReply)
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKET: Final = re.compile(r"[\[\]{}]")
+
+DEPTH_MAX: Final = 64
+"""Brackets that may be open at once: a limit of ours, since that of a decoder depends on how deep
+in a program it is called."""
+
+
+class _TooDeepError(Exception):
+    """More brackets are open than `DEPTH_MAX`."""
 
 
 def parse_proposal(text: str) -> Proposal | StructuralDefect:
     """Return the proposal in a reply, or what is structurally wrong with it."""
     try:
         groups = _decode(text)
-    except RecursionError:
+    except _TooDeepError:
         return StructuralDefect.TOO_DEEP
     except RepeatedKeyError:
         return StructuralDefect.REPEATED_KEY
@@ -93,6 +102,7 @@ def _decode(text: str) -> list[_ClosedGroup] | list[_Group]:
     try:
         closed = _CLOSED.decode(text)
     except msgspec.ValidationError:
+        _require_shallow(text)
         groups = _OPEN.decode(text).duplicate_groups
         require_unique_keys(text)
         return groups
@@ -101,3 +111,12 @@ def _decode(text: str) -> list[_ClosedGroup] | list[_Group]:
         # Which key it is does not matter, and it must not be told: the model wrote it.
         raise RepeatedKeyError("")
     return closed.duplicate_groups
+
+
+def _require_shallow(text: str) -> None:
+    """Raise `_TooDeepError` on deep nesting; only a foreign key can hold any."""
+    depth = 0
+    for bracket in _BRACKET.finditer(_STRING.sub("", text)):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > DEPTH_MAX:
+            raise _TooDeepError

@@ -146,16 +146,10 @@ def _part(part: Part) -> str:
 
 
 def _overlap_advice(group: RefusedGroup) -> str:
-    shared = [
-        request_id
-        for issue in group.issues
-        if issue.category == IssueCategory.OVERLAPPING_GROUPS
-        for request_id in issue.request_ids
-    ]
-    if not shared:
+    if not group.shared:
         return ""
-    verb = "stands" if len(shared) == 1 else "stand"
-    return f" {_ids(shared)} {verb} in another group too: keep one place only."
+    verb = "stands" if len(group.shared) == 1 else "stand"
+    return f" {_ids(group.shared)} {verb} in another group too: keep one place only."
 
 
 def _groups(numbers: Sequence[int]) -> str:

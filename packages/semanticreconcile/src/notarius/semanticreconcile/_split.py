@@ -60,13 +60,15 @@ class RefusedGroup(Value, frozen=True, kw_only=True):
     """A group that changes nothing.
 
     `ids` are those of its ids that were offered, each once, in list order. `issues` has one
-    entry for each of its defects. `index` counts from 0.
+    entry for each of its defects. `shared` are those of its ids that stand in other groups too.
+    `index` counts from 0.
     """
 
     index: int
     ids: tuple[str, ...]
     issues: tuple[IssueDetails, ...]
     typed: TypedRefusal | None = None
+    shared: tuple[str, ...] = ()
 
     def has(self, category: IssueCategory) -> bool:
         """Whether the group has this defect."""
@@ -126,7 +128,10 @@ def split_proposal(proposal: Proposal, ids: Sequence[str], check: GroupCheck) ->
         seen.add(key)
         if found:
             issues = _details(index, found)
-            refused.append(RefusedGroup(index=index, ids=offered, issues=issues, typed=typed))
+            overlap = found.get(IssueCategory.OVERLAPPING_GROUPS, ())
+            refused.append(
+                RefusedGroup(index=index, ids=offered, issues=issues, typed=typed, shared=overlap)
+            )
         else:
             safe.append(SafeGroup(index=index, ids=offered, canonical_id=group.canonical_id))
     return Split(safe=tuple(safe), refused=tuple(refused))
