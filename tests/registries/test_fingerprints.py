@@ -16,6 +16,7 @@ from notarius.registries import (
     NpcCandidate,
     NpcNormalizer,
     NpcRules,
+    RegistryNormalizer,
     RegistryRules,
     _apply,
     _currency,
@@ -213,3 +214,25 @@ def test_rules_give_plain_content() -> None:
 
     other: RegistryRules[Any, Any] = Shops()
     assert registry_fingerprint(other) not in BEFORE
+
+
+def test_a_blind_retry_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was made without correction is never taken for what was made with it."""
+    refused = RegistryNormalizer._refused
+
+    def blind(self: Any, split: Any, candidate: Any) -> Any:  # noqa: ANN401 - a stand-in
+        return msgspec.structs.replace(
+            refused(self, split, candidate), candidate=None, guidance=None
+        )
+
+    monkeypatch.setattr(RegistryNormalizer, "_refused", blind)
+    assert all(now != before for now, before in zip(fingerprints(), BEFORE, strict=True))
+
+
+def test_a_repair_by_guessing_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that are read more kindly change every identity."""
+    parse = _normalize.parse_proposal
+    monkeypatch.setattr(
+        _normalize, "parse_proposal", lambda text: parse(text.replace('"C2 "', '"c2"'))
+    )
+    assert all(now != before for now, before in zip(fingerprints(), BEFORE, strict=True))

@@ -13,6 +13,7 @@ from notarius.attempts._machine import (
     State,
     TerminalPolicy,
 )
+from notarius.attempts._policy import exchange_content
 
 __all__ = [
     "DEADLINE_CODE",
@@ -26,6 +27,7 @@ __all__ = [
     "SystemClock",
     "TerminalPolicy",
     "arun",
+    "exchange_content",
     "mermaid_diagram",
     "run",
 ]

@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never, get_args
 
 import msgspec
 
-from notarius.attempts import AttemptMachine, AttemptPolicy, Hook, run
+from notarius.attempts import AttemptMachine, AttemptPolicy, Hook, exchange_content, run
 from notarius.contracts import (
     Accepted,
     AttemptRecord,
@@ -23,6 +23,7 @@ from notarius.contracts import (
     Producer,
     ProducerRequest,
     ResponseContract,
+    policy_fingerprint,
 )
 from notarius.llmruntime import StructuredProducer
 from notarius.pipeline._candidates import read_candidates
@@ -131,7 +132,7 @@ def reconcile(
     facts = RunFacts(
         registry=settings.registry,
         model=settings.model,
-        policy_fingerprint=registry_fingerprint(rules),
+        policy_fingerprint=_fingerprint(rules),
         input_sha256=hashlib.sha256(data).hexdigest(),
         candidates=len(candidates),
         prompt_sha256=normalizer.request.prompt.sha256,
@@ -160,6 +161,12 @@ def reconcile(
         _write(settings, facts, Cancelled(records=machine.records))
         raise
     return _write(settings, facts, outcome)
+
+
+def _fingerprint(rules: RegistryRules[Any, Any]) -> str:
+    """Return the identity of the whole policy: the registry's, and what attempts are sent."""
+    content = {"registry": registry_fingerprint(rules), "exchange": exchange_content()}
+    return policy_fingerprint("notarius.pipeline.reconcile", content)
 
 
 def _outcome(

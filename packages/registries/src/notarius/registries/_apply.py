@@ -3,7 +3,7 @@
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,9 +11,17 @@ from notarius.contracts import InvariantError, canonical_json
 from notarius.registries._entities import Candidate
 from notarius.semanticreconcile import SafeGroup
 
+FOLD_LIMIT: Final = 4096
+
 
 def fold(text: str) -> str:
-    """Return what two spellings of one name have in common: NFC, no outer space, no case."""
+    """Return what two spellings of one name have in common: NFC, no outer space, no case.
+
+    Beyond `FOLD_LIMIT` characters it is the name without case alone: composing takes quadratic
+    time on a long run of accents.
+    """
+    if len(text) > FOLD_LIMIT:
+        return text.casefold().strip()
     return unicodedata.normalize("NFC", text).casefold().strip()
 
 

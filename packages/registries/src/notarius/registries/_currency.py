@@ -26,6 +26,8 @@ from typing import Final
 
 import msgspec
 
+from notarius.registries._fold import fold_text
+
 NAME_LIMIT: Final = 200
 """Characters of an item's name, after trimming, beyond which it is never currency."""
 
@@ -46,7 +48,7 @@ class WordRole(enum.StrEnum):
 WORDS: Final = MappingProxyType(
     {
         WordRole.MONEY: "coin coins cash coinage currency money",
-        WordRole.PIECE: "piece pieces",
+        WordRole.PIECE: "piece pieces pc pcs",
         WordRole.AMOUNT: (
             "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
             " fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy"
@@ -57,7 +59,7 @@ WORDS: Final = MappingProxyType(
         WordRole.JOIN: "and or plus & + / ;",
         WordRole.PLAIN: (
             "a an the of about around approximately roughly nearly almost over another more extra"
-            " remaining total each apiece assorted different loose mixed various"
+            " remaining total each apiece assorted different loose mixed various s"
         ),
     }
 )
@@ -81,11 +83,6 @@ _PLAIN_WORDS: Final = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
 _ABBREVIATION: Final = re.compile(r"[^\W\d_]+|[^\W\d_](?:\.[^\W\d_])+\.?")
 
 
-def _fold(text: str) -> str:
-    # Twice, because folding case can undo the composition that NFKC made.
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-
-
 def _shown(term: str) -> str:
     """Quote a configured text in a message: one line of ASCII, and never long."""
     return ascii(term if len(term) <= TERM_LIMIT else f"{term[:TERM_LIMIT]}...")
@@ -96,7 +93,7 @@ def _is_written(term: str, form: re.Pattern[str]) -> bool:
     return (
         len(term) <= TERM_LIMIT
         and form.fullmatch(unicodedata.normalize("NFC", term)) is not None
-        and form.fullmatch(_fold(term)) is not None
+        and form.fullmatch(fold_text(term)) is not None
     )
 
 
@@ -173,6 +170,15 @@ class CurrencyRules(msgspec.Struct, frozen=True, kw_only=True):
         # Cut off before folding, which takes quadratic time on a long run of accents.
         return None if len(text) > NAME_LIMIT else _classify(text, self.coinages)
 
+    def mentioned(self, name: str) -> tuple[str, ...]:
+        """Return the codes of all coins that are named anywhere in `name`, sorted."""
+        text = name.strip()
+        if len(text) > NAME_LIMIT:
+            return ()
+        words = list(_tokens(text))
+        found = {code for code, _ in _read(words, _vocabulary(self.coinages)) if code is not None}
+        return tuple(sorted(found))
+
 
 @functools.lru_cache(maxsize=8192)  # one candidate can stand in many proposed groups
 def _classify(text: str, coinages: tuple[Coinage, ...]) -> Currency | None:
@@ -248,7 +254,7 @@ def _parts(tokens: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    for match in _TOKEN.finditer(_fold(text)):
+    for match in _TOKEN.finditer(fold_text(text)):
         yield match["other"] or match["initials"].replace(".", "")
 
 
@@ -274,7 +280,7 @@ def _vocabulary(coinages: tuple[Coinage, ...]) -> Mapping[tuple[str, ...], str]:
                     " one of the two coinages"
                 )
     for coinage in coinages:
-        for name in coinage.names:
+        for name in (*coinage.names, *coinage.abbreviations):
             *first, last = _tokens(name)
             # A plural that another coinage spells out stays with that one.
             terms.setdefault((*first, f"{last}s"), coinage.code)

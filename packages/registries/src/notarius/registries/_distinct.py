@@ -23,13 +23,16 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from notarius.registries._fold import fold_text
+
 NAME_LIMIT: Final = 1024
 """Characters of a name beyond which it has no marks. Folding a long run of accents is quadratic."""
 
-REGNAL_WORDS_MAX: Final = 2
-"""Words of a base up to which a missing numeral tells: `Baron Vex` is not `Baron Vex II`.
+REGNAL_WORDS: Final = 2
+"""Words of a name, its title counted, for which a missing numeral tells.
 
-A longer, full name is enough by itself, and is used with and without its numeral.
+`Baron Vex` is not `Baron Vex II`. A longer, full name is enough by itself, and a single word is how
+everybody calls a king: both are used with and without the numeral.
 """
 
 REGNAL_UNTELLING: Final = frozenset({"1", "5", "10", "sr"})
@@ -42,6 +45,7 @@ class MarkKind(enum.StrEnum):
     BONUS = "bonus"  # +1 Longsword
     DEGREE = "degree"  # Potion of Greater Healing
     GENDERED_TITLE = "gendered_title"  # Mr. Bennet
+    MATERIAL = "material"  # gold ring
     NUMBER = "number"  # Cell 3, Block C
     OPPOSITE = "opposite"  # North Gate
     ORDINAL = "ordinal"  # the second floor
@@ -95,7 +99,28 @@ _SIDE: Final = _opposite("side", "left", "right")
 _END: Final = _opposite("end", "front", "back rear")
 _AGE: Final = _opposite("age", "old", "new")
 _WEIGHT: Final = _opposite("weight", "light", "heavy")
-_DEGREES: Final = ("lesser minor", "greater major", "superior", "supreme")
+_MATERIAL: Final = Axis(
+    name="material",
+    kind=MarkKind.MATERIAL,
+    values=(
+        "copper cp cps",
+        "silver sp sps",
+        "electrum ep eps",
+        "gold golden gp gps",
+        "platinum pp pps",
+        "iron",
+        "bronze",
+        "brass",
+        "steel",
+        "wood wooden",
+        "stone",
+        "bone",
+        "glass",
+        "mithral mithril",
+        "adamantine",
+    ),
+)
+_DEGREES: Final = ("lesser minor", "greater", "superior", "supreme")
 _DEGREE: Final = Axis(name="degree", kind=MarkKind.DEGREE, values=_DEGREES)
 # A potion of healing is not one of greater healing.
 _POTENCY: Final = Axis(name="potency", kind=MarkKind.DEGREE, values=_DEGREES, absence_tells=True)
@@ -124,7 +149,7 @@ MARK_RULES: Final[Mapping[str, MarkRules]] = MappingProxyType(
     {
         "npc": MarkRules(axes=(_GENDER, _SENIORITY, _SIDE), bare_numbers=True, regnal=True),
         "item": MarkRules(
-            axes=(_POTENCY, _WEIGHT, _SIDE, _LEVEL, _DEPTH, _END, _COMPASS), bonuses=True
+            axes=(_POTENCY, _MATERIAL, _WEIGHT, _SIDE, _LEVEL, _DEPTH, _END, _COMPASS), bonuses=True
         ),
         "location": MarkRules(
             axes=(_COMPASS, _BETWEEN, _LEVEL, _DEPTH, _SIDE, _END, _AGE, _DEGREE),
@@ -175,6 +200,9 @@ _TOKEN: Final = re.compile(
 )
 _LABEL: Final = re.compile(r"([a-z]{0,2})(\d+)([a-z]?)")
 _NTH: Final = re.compile(r"(\d+)(?:st|nd|rd|th)")
+# `Cell3` and `Longsword+1` are written in one.
+_GLUED: Final = re.compile(r"(?<=[^\W\d_]{3})(?=\d+(?![^\W_]))|(?<=[^\W_])(?=\+\d)")
+_COUNTS: Final = frozenset({MarkKind.NUMBER, MarkKind.ORDINAL, MarkKind.REGNAL})
 _LIKE: Final = {0x2010: "-", 0x2011: "-", 0x2212: "-", 0x2018: "'", 0x2019: "'", 0x02BC: "'"}
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 _PUNCTUATION: Final = frozenset("#,()[]")
@@ -290,19 +318,29 @@ def _contradiction(a: MarkKey, b: MarkKey, rules: MarkRules) -> MarkKind | None:
         return None
     ours = {(kind, axis): value for kind, axis, value in a.marks}
     theirs = {(kind, axis): value for kind, axis, value in b.marks}
+    titled = any(kind is MarkKind.GENDERED_TITLE for kind, _ in (*ours, *theirs))
+    words = len(a.base) + titled
+    counted = _counted(ours)
+    if counted and counted == _counted(theirs):  # Henry VIII and Henry the 8th
+        ours = {mark: value for mark, value in ours.items() if mark[0] not in _COUNTS}
+        theirs = {mark: value for mark, value in theirs.items() if mark[0] not in _COUNTS}
     for kind, axis in sorted(ours.keys() | theirs.keys()):
         left, right = ours.get((kind, axis)), theirs.get((kind, axis))
         if left is None or right is None:
-            if a.base and _absence_tells((kind, axis, left or right or ""), len(a.base), rules):
+            if a.base and _absence_tells((kind, axis, left or right or ""), words, rules):
                 return kind
         elif left != right:
             return kind
     return None
 
 
+def _counted(marks: Mapping[tuple[MarkKind, str], str]) -> list[str]:
+    return sorted(value for (kind, _), value in marks.items() if kind in _COUNTS)
+
+
 def _absence_tells(mark: Mark, words: int, rules: MarkRules) -> bool:
     if mark[:2] == (MarkKind.REGNAL, MarkKind.REGNAL):
-        return words <= REGNAL_WORDS_MAX and mark[2] not in REGNAL_UNTELLING
+        return words == REGNAL_WORDS and mark[2] not in REGNAL_UNTELLING
     return mark[0] is MarkKind.BONUS or any(
         axis.absence_tells for axis in rules.axes if axis.name == mark[1]
     )
@@ -397,9 +435,8 @@ def _singular(word: str) -> str:
 
 
 def _tokens(name: str) -> list[str]:
-    # Twice, because folding case can undo the composition that NFKC made.
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    found = _TOKEN.findall(text.translate(_LIKE))
+    text = _GLUED.sub(" ", fold_text(name).translate(_LIKE))
+    found = _TOKEN.findall(text)
     return [word.removesuffix("'s").replace("'", "") for word in found if _counts(word)]
 
 

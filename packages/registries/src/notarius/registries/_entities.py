@@ -38,7 +38,7 @@ class Candidate(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 message = f"`{what}` must not be blank"
                 raise ContractError(message)
         texts = (self.source_id, self.name, *self.aliases, self.description, *self.evidence)
-        if not all(isinstance(text, str) for text in texts):
+        if not all(type(text) is str for text in texts):
             message = "names, aliases, description and evidence must be texts"
             raise ContractError(message)
         if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
@@ -68,6 +68,9 @@ class ItemCandidate(Candidate, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         """Check that an object has no denomination."""
         super().__post_init__()
+        if not isinstance(self.item_kind, ItemKind | None):
+            message = f"`item_kind` must be {' or '.join(ItemKind)}"
+            raise ContractError(message)
         if self.denomination is not None and self.item_kind is ItemKind.OBJECT:
             message = "`denomination` is for currency; remove it or set `item_kind` to `currency`"
             raise ContractError(message)

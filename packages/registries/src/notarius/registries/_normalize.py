@@ -16,6 +16,7 @@ from notarius.contracts import (
     StructuralDefect,
     StructuralFailure,
     cut,
+    judge_reply,
     one_line,
     policy_fingerprint,
 )
@@ -32,6 +33,7 @@ from notarius.registries._entities import (
     NpcEntry,
     Registry,
 )
+from notarius.registries._probes import REPLY_PROBES
 from notarius.registries._rules import ItemRules, LocationRules, NpcRules, RegistryRules
 from notarius.semanticreconcile import (
     Listed,
@@ -192,13 +194,23 @@ class RegistryNormalizer(Generic[C, E]):
 
 
 def registry_fingerprint(rules: RegistryRules[Any, Any]) -> str:
-    """Return the identity of a registry's policy, computed from its content."""
+    """Return the identity of a registry's policy, computed from its content and its behaviour.
+
+    The behaviour is that of a real normalizer: what it asks about fixed candidates, and the whole
+    registry or directive that it returns for fixed replies.
+    """
+    normalizer = RegistryNormalizer(rules, rules.probe_candidates())
+    verdicts = [
+        normalizer.normalize(Produced(result=judge_reply(reply, normalizer.contract)))
+        for reply in REPLY_PROBES
+    ]
     return policy_fingerprint(
         f"notarius.registries.{rules.kind}",
         {
             "reconciliation": policy_content(rules.subject),
             "rules": rules.content(),
-            "reasons": [UNSAFE_GROUPS, INVALID_OUTPUT],
+            "asked": normalizer.request,
+            "answered": [[type(verdict).__name__, verdict] for verdict in verdicts],
         },
     )
 

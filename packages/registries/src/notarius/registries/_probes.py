@@ -4,9 +4,11 @@ What only code decides shows in the verdicts on these names: changed code that j
 differently changes the fingerprint. Add a probe with each new case that a rule learns.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from notarius.contracts import FinishReason, Reply
 from notarius.registries import _currency, _distinct
 
 CURRENCY_TABLES: Final[Mapping[str, object]] = {
@@ -15,7 +17,7 @@ CURRENCY_TABLES: Final[Mapping[str, object]] = {
 }
 MARK_TABLES: Final[Mapping[str, object]] = {
     "name_limit": _distinct.NAME_LIMIT,
-    "regnal_words_max": _distinct.REGNAL_WORDS_MAX,
+    "regnal_words": _distinct.REGNAL_WORDS,
     "regnal_untelling": sorted(_distinct.REGNAL_UNTELLING),
     "label_nouns": _distinct.LABEL_NOUNS,
     "amount_cues": _distinct.AMOUNT_CUES,
@@ -79,3 +81,31 @@ ENTRY_PROBES: Final[tuple[dict[str, Any], ...]] = (
     },
     {"source_id": "s1", "name": "ZO\u00cb", "aliases": ("THE SMITH", "Zo"), "description": " "},
 )
+ALIKE_PROBES: Final = ("Cell 3", "Cell 4", "Guard", "Guard")
+"""Names of further probe candidates, after those of `ENTRY_PROBES`."""
+
+
+def _reply(*groups: tuple[str, list[str]]) -> Reply:
+    listed = [
+        f'{{"name": "x", "candidate_ids": {json.dumps(ids)}, "canonical_id": "{canonical}"}}'
+        for canonical, ids in groups
+    ]
+    return Reply(text=f'{{"duplicate_groups": [{", ".join(listed)}]}}')
+
+
+REPLY_PROBES: Final = (
+    _reply(),
+    _reply(("c2", ["c1", "c2"]), ("c5", ["c6", "c5"])),
+    _reply(("c1", ["c1", "c2"]), ("c3", ["c3", "c4"])),
+    _reply(("c1", ["c1", "c2"]), ("c1", ["c2", "c1"]), ("c3", ["c3", "c99"])),
+    _reply(("c1", ["c1", "C2 "]), ("c3", ["[c3]", "c4"]), ("c5", ["c5", "c6", "c6"])),
+    _reply(("c1", ["c1", "c2", "c5"]), ("c5", ["c5", "c6"])),
+    _reply(("c7", ["c7", "c8"]), ("c8", ["c8", "c9", "c10", "c11", "c12"])),
+    Reply(text='{"duplicate_groups": []}', finish_reason=FinishReason.LENGTH),
+    Reply(text='{"duplicate_groups": []}', finish_reason=FinishReason.REFUSAL),
+    Reply(text='{"duplicate_groups": [], "why": {"a": 1, "a": 2}}'),
+    Reply(text='{"duplicate_groups": [{"candidate_ids": ["c1", "c2"], "canonical_id": null}]}'),
+    Reply(text=" "),
+    Reply(text="```json\n{}\n```"),
+)
+"""Replies about the probe candidates: right ones, each kind of wrong one, and unreadable ones."""

@@ -21,6 +21,7 @@ from notarius.registries._entities import (
     RegistryKind,
 )
 from notarius.registries._probes import (
+    ALIKE_PROBES,
     CURRENCY_PROBES,
     CURRENCY_TABLES,
     ENTRY_PROBES,
@@ -52,6 +53,8 @@ def mark_reason(kind: MarkKind) -> str:
             what = "a degree such as greater"
         case MarkKind.GENDERED_TITLE:
             what = "a title of a man or a woman"
+        case MarkKind.MATERIAL:
+            what = "what they are made of, such as gold and silver"
         case MarkKind.NUMBER:
             what = "a number or letter"
         case MarkKind.OPPOSITE:
@@ -110,6 +113,11 @@ class RegistryRules(abc.ABC, Generic[C, E]):
             "mark_refusal": self._refusal_of(MARK_PROBES),
             "entry": self.entry(other, (one, other)),
         }
+
+    def probe_candidates(self) -> list[C]:
+        """Return fixed candidates, by whose treatment a policy is known."""
+        alike = [{"source_id": f"a{n}", "name": name} for n, name in enumerate(ALIKE_PROBES)]
+        return [self.candidate_type(**fields) for fields in (*ENTRY_PROBES, *alike)]
 
     def _refusal_of(self, names: Sequence[str]) -> TypedRefusal | None:
         ids = request_ids(len(names))
@@ -174,7 +182,10 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             return Currency(code=candidate.denomination)
         found = self._currency.classify(candidate.name)
         if found is None and candidate.item_kind is ItemKind.CURRENCY:
-            return Currency(code=None)
+            named = self._currency.mentioned(candidate.name)
+            if len(named) == 1:
+                return Currency(code=named[0])
+            return Currency(code=None, several=named)
         return found
 
     def require(self, candidate: ItemCandidate) -> None:
@@ -229,6 +240,23 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             denomination=None if money is None else money.code,
             **merged_fields(self.kind, canonical, members),
         )
+
+    def probe_candidates(self) -> list[ItemCandidate]:
+        """Return fixed candidates, money among them that says so and money that does not."""
+        coins = self._currency.coinages[:2]
+        declared = [
+            ItemCandidate(
+                source_id=f"d{coin.code}",
+                name="a purse",
+                item_kind=ItemKind.CURRENCY,
+                denomination=coin.code,
+            )
+            for coin in coins
+        ]
+        names = [ItemCandidate(source_id=f"n{coin.code}", name=coin.label) for coin in coins]
+        ring = ItemCandidate(source_id="ring", name="gold", item_kind=ItemKind.OBJECT)
+        hoard = ItemCandidate(source_id="hoard", name="old hoard", item_kind=ItemKind.CURRENCY)
+        return [*super().probe_candidates(), *declared, *names, ring, hoard]
 
     def content(self) -> Mapping[str, Any]:
         """Return the rules as data for the fingerprint."""
