@@ -139,6 +139,8 @@ class FailureKind(enum.StrEnum):
     """The provider could not be reached or refused."""
     DEADLINE = "deadline"
     """The time was over before there was anything to fall back on."""
+    BROKEN = "broken"
+    """Our code or a caller's raised."""
 
 
 class Failed(_Ended, frozen=True, kw_only=True, tag="failed"):

@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import Protocol, Self
 
-from notarius.contracts import Cancellation, OperationCancelledError, Reply
+from notarius.contracts import Cancellation, ContractError, OperationCancelledError, Reply
 from notarius.llmruntime._backend import AsyncChatBackend, ChatCall
 
 
@@ -19,7 +19,7 @@ class BlockingBackend:
     """A `ChatBackend` over an asyncio one, so that each kind of server is written once.
 
     A call can be cancelled from any thread: its coroutine is, which closes the request. Close it
-    (or use it as a context manager) to end the thread.
+    (or use it as a context manager) to end the thread; calls that are still waiting are cancelled.
     """
 
     def __init__(self, backend: _Closable) -> None:
@@ -29,11 +29,17 @@ class BlockingBackend:
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="notarius-llm", daemon=True
         )
+        self._lock = threading.Lock()
+        self._closed = False
         self._thread.start()
 
     def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
-        """Return the reply of one call."""
-        future = asyncio.run_coroutine_threadsafe(self._backend.acomplete(call), self._loop)
+        """Return the reply of one call. Raises `ContractError` if the backend was closed."""
+        with self._lock:
+            if self._closed:
+                message = "the backend is closed"
+                raise ContractError(message)
+            future = asyncio.run_coroutine_threadsafe(self._backend.acomplete(call), self._loop)
         unsubscribe = cancellation.subscribe(lambda: _cancel(future))
         try:
             return future.result()
@@ -46,12 +52,24 @@ class BlockingBackend:
             unsubscribe()
 
     def close(self) -> None:
-        """Close the backend and end the thread."""
-        if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._backend.aclose(), self._loop).result()
+        """Cancel what is still running, close the backend and end the thread."""
+        with self._lock:  # so that no call is begun behind the last one that is cancelled
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
+        finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    async def _shut_down(self) -> None:
+        calls = asyncio.all_tasks() - {asyncio.current_task()}
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await self._backend.aclose()
 
     def __enter__(self) -> Self:
         """Return the backend itself."""

@@ -49,6 +49,7 @@ class AsyncLlamaBackend:
             base_url=f"{self._server.listening_address}/v1",
             api_key=key,
             sampling=sampling,
+            proxies=False,
         )
 
     async def acomplete(self, call: ChatCall) -> Reply:

@@ -36,6 +36,8 @@ ENVELOPE_MAX_BYTES: Final = 128 * 1024 * 1024
 """The longest response body that is read, after decompression."""
 CONNECT_TIMEOUT_S: Final = 10.0
 """Seconds to wait for a connection."""
+PORT_MAX: Final = 65_535
+"""The highest port; the client crashes on a higher one."""
 SILENCE_TIMEOUT_S: Final = 600.0
 """Seconds without a byte after which a server is given up, where no deadline is set."""
 
@@ -73,7 +75,10 @@ _WEAKER: Final = {
 
 
 class AsyncOpenAIBackend:
-    """A chat model behind an OpenAI-compatible server. Close it with `aclose`."""
+    """A chat model behind an OpenAI-compatible server. Close it with `aclose`.
+
+    Its connections belong to one event loop, that of the first call: call and close it there.
+    """
 
     def __init__(
         self,
@@ -82,28 +87,42 @@ class AsyncOpenAIBackend:
         base_url: str | None = None,
         api_key: str | None = None,
         sampling: Sampling | None = None,
+        proxies: bool = True,
     ) -> None:
         """Talk to `model` at `base_url` (the hosted service if `None`), with a key if given.
 
-        Raises `ContractError` if the address is none or the key can't stand in a header.
+        `proxies` says whether those that the environment names are used. Raises `ContractError` if
+        the address is none, the key can't stand in a header, or the name of the model is no text.
         """
+        if any("\ud800" <= character <= "\udfff" for character in model):
+            message = "the name of the model is not valid Unicode text"
+            raise ContractError(message)
         if api_key and _KEY.fullmatch(api_key) is None:
             message = "the API key holds a space, a line end or another character that no key has"
             raise ContractError(message)
         self._model = model
         self._sampling = sampling or Sampling()
         self._mode = OutputMode.JSON_SCHEMA
+        self._loop: asyncio.AbstractEventLoop | None = None
         # The client insists on a key; without one, each call says that the header is left out
         # (it does not heed a default header that says so).
         self._headers = {} if api_key else {"Authorization": openai.Omit()}
-        self._client = _client(api_key or "unused", base_url)
+        self._client = _client(api_key or "unused", base_url, proxies=proxies)
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._client.close()
 
     async def acomplete(self, call: ChatCall) -> Reply:
-        """Return the reply of one call; raise `ProviderError` or `DeadlineExceededError`."""
+        """Return the reply of one call; raise `ProviderError` or `DeadlineExceededError`.
+
+        Raises `ContractError` in another event loop than that of the first call.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop not in {None, loop}:
+            message = "a backend is for one event loop; make another backend for another loop"
+            raise ContractError(message)
+        self._loop = loop
         scope = asyncio.timeout(call.timeout_s)
         try:
             async with scope:
@@ -178,7 +197,7 @@ class AsyncOpenAIBackend:
         return parameters | {name: value for name, value in sampling.items() if value is not None}
 
 
-def _client(api_key: str, base_url: str | None) -> openai.AsyncOpenAI:
+def _client(api_key: str, base_url: str | None, *, proxies: bool) -> openai.AsyncOpenAI:
     """Return a client without retries of its own that does not read the bodies of errors.
 
     Raises `ContractError` if the address is none.
@@ -190,10 +209,11 @@ def _client(api_key: str, base_url: str | None) -> openai.AsyncOpenAI:
             base_url=base_url,
             max_retries=0,
             http_client=openai.DefaultAsyncHttpxClient(
-                event_hooks={"response": [_leave_error_body]}
+                event_hooks={"response": [_leave_error_body]}, trust_env=proxies
             ),
         )
-        if client.base_url.scheme in {"http", "https"} and client.base_url.host:
+        url = client.base_url
+        if url.scheme in {"http", "https"} and url.host and (url.port or 0) <= PORT_MAX:
             return client
     message = "the base URL must begin with http:// or https:// and name a host"
     raise ContractError(message)

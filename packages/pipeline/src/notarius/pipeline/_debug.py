@@ -9,6 +9,8 @@ from notarius.contracts import Cancellation, Reply, canonical_json
 from notarius.llmruntime import ChatBackend, ChatCall
 from notarius.pipeline._errors import InputError
 
+_REQUEST: Final = "request.json"
+_RESPONSE: Final = "response.txt"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -42,7 +44,7 @@ class DebugBackend:
     def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
         """Write the call, make it, and write the reply."""
         self._number += 1
-        while self._path("request.json").exists():
+        while any(self._path(what).exists() for what in (_REQUEST, _RESPONSE)):
             self._number += 1
         request = {
             "messages": [
@@ -52,9 +54,9 @@ class DebugBackend:
             "schema": call.schema_name,
             "timeout_s": call.timeout_s,
         }
-        self._write("request.json", canonical_json(request))
+        self._write(_REQUEST, canonical_json(request))
         reply = self._backend.complete(call, cancellation=cancellation)
-        self._write("response.txt", reply.text.encode("utf-8", "surrogatepass"))
+        self._write(_RESPONSE, reply.text.encode("utf-8", "surrogatepass"))
         return reply
 
     def _path(self, what: str) -> Path:

@@ -10,6 +10,7 @@ class ExitStatus(enum.IntEnum):
     """Exit statuses of the command."""
 
     DONE = 0
+    FAULT = 1
     BAD_INPUT = 2
     EXHAUSTED = 3
     PROVIDER = 4

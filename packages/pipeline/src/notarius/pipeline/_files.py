@@ -9,17 +9,23 @@ import errno
 import hashlib
 import os
 import shutil
+import signal
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from notarius.contracts import canonical_json
 from notarius.pipeline._errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # not on this system; then two runs must not share a folder
+    fcntl = None  # type: ignore[assignment]
+
 MANIFEST: Final = "manifest.json"
-_STAGING_PREFIX: Final = ".notarius-"
+_STAGING_PREFIX: Final = ".notarius-staging-"
 _LEFT_BEHIND_S: Final = 24 * 3600.0
 
 
@@ -37,10 +43,19 @@ def prepare_folder(folder: Path, names: Iterable[str]) -> None:
             if (folder / name).is_dir():
                 raise InputError(f"{folder / name}: is a folder, but a file goes there; move it")
         for left in folder.glob(f"{_STAGING_PREFIX}*"):
-            if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:
-                shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # another run has just ended
+                if time.time() - left.lstat().st_mtime > _LEFT_BEHIND_S:
+                    shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
+
+
+def require_apart(source: Path, folder: Path, names: Iterable[str]) -> None:
+    """Raise `InputError` if an output file would take the place of the input."""
+    for name in (*names, MANIFEST):
+        with contextlib.suppress(OSError):
+            if (folder / name).samefile(source):
+                raise InputError(f"{source}: would be overwritten; choose another --out")
 
 
 def publish(folder: Path, files: Mapping[str, object]) -> tuple[Path, ...]:
@@ -77,14 +92,42 @@ def _replace(folder: Path, contents: Mapping[str, bytes]) -> tuple[Path, ...]:
         try:
             for name, data in contents.items():
                 _write_through(staging / name, data)
-            for name in contents:
-                (staging / name).replace(folder / name)
-            _sync_folder(folder)
+            with _alone_in(folder), _undisturbed():
+                for name in contents:
+                    (staging / name).replace(folder / name)
+                _sync_folder(folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
     return tuple(folder / name for name in contents)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other runs from renaming into `folder`, so that no two sets are mixed."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off an interruption until the renames are done: they take a millisecond."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write_through(path: Path, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -47,6 +48,8 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
                     raise InputError(f"{option}: is for --model {SERVER}NAME; leave it out")
         if self.name == SIMILARITY:
             return
+        if any("\ud800" <= character <= "\udfff" for character in self.name):
+            raise InputError("--model: must be UTF-8; rename the file, or mend the name")
         kind, colon, which = self.name.partition(":")
         if kind + colon not in {SERVER, IN_PROCESS} or not which:
             raise InputError(
@@ -54,8 +57,30 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
             )
         if kind + colon == IN_PROCESS and not Path(which).is_file():
             raise InputError(f"--model: no file {which}; give the path of a GGUF file")
-        if self.api_key_env is not None and self.api_key_env not in os.environ:
-            raise InputError(f"--api-key-env: the variable {self.api_key_env} is not set")
+        if self.base_url is not None:
+            _require_address(self.base_url)
+        if kind + colon == SERVER:
+            _require_key(self.api_key_env)
+
+
+def _require_address(base_url: str) -> None:
+    try:
+        parts = urllib.parse.urlsplit(base_url)
+        known = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        known = False
+    if not known:
+        raise InputError("--base-url: give an address such as http://127.0.0.1:8080/v1")
+
+
+def _require_key(variable: str | None) -> None:
+    if variable is not None and variable not in os.environ:
+        raise InputError(f"--api-key-env: the variable {variable} is not set")
+    key = os.environ.get(variable or API_KEY_ENV, "")
+    if not (key.isascii() and key.isprintable()):
+        name = variable or API_KEY_ENV
+        raise InputError(f"{name}: holds characters that no key has; set it anew")
 
 
 class Models:

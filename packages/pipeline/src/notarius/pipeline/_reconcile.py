@@ -16,6 +16,7 @@ from notarius.contracts import (
     Cancelled,
     ContractError,
     Failed,
+    FailureKind,
     FellBack,
     Outcome,
     ProcessWarning,
@@ -28,7 +29,14 @@ from notarius.contracts import (
 from notarius.llmruntime import StructuredProducer
 from notarius.pipeline._candidates import read_candidates
 from notarius.pipeline._debug import DebugBackend, prepare_debug_folder
-from notarius.pipeline._files import discard, prepare_folder, publish, publish_one
+from notarius.pipeline._errors import InputError
+from notarius.pipeline._files import (
+    discard,
+    prepare_folder,
+    publish,
+    publish_one,
+    require_apart,
+)
 from notarius.pipeline._models import SIMILARITY, BackendFactory, sampling_for
 from notarius.pipeline._receipt import RunFacts, outcome_name, receipt, warnings
 from notarius.pipeline._similarity_backend import SimilarityBackend
@@ -118,14 +126,20 @@ def reconcile(
     cancelled) no registry is written and an earlier one is left as it is.
 
     Raises `InputError` if the input or the output place can't be used: then no model was asked
-    and nothing was written. `KeyboardInterrupt` comes out after the receipt was written.
+    and no output was written. Whatever else is raised while the model is asked comes out after the
+    receipt was written.
     """
     rules = rules_for(settings.registry)
+    outputs = (REGISTRY, WARNINGS, RECEIPT, FAILED_RECEIPT)
+    require_apart(settings.candidates, settings.out, outputs)
     candidates, data = read_candidates(settings.candidates, rules)
-    normalizer = RegistryNormalizer(rules, candidates)
+    try:
+        normalizer = RegistryNormalizer(rules, candidates)
+    except ContractError as error:
+        raise InputError(f"{settings.candidates}: {error}; split the list") from None
     if settings.debug_exchange is not None:
         prepare_debug_folder(settings.debug_exchange)
-    prepare_folder(settings.out, (REGISTRY, WARNINGS, RECEIPT, FAILED_RECEIPT))
+    prepare_folder(settings.out, outputs)
     model = backend(settings.registry, candidates, normalizer)
     if settings.debug_exchange is not None:
         model = DebugBackend(model, settings.debug_exchange)
@@ -160,7 +174,20 @@ def reconcile(
     except KeyboardInterrupt:
         _write(settings, facts, Cancelled(records=machine.records))
         raise
+    except BaseException:
+        # What was paid for must be on paper, whatever happened.
+        _write(settings, facts, _broken(machine.records))
+        raise
     return _write(settings, facts, outcome)
+
+
+def _broken(records: tuple[AttemptRecord, ...]) -> Failed:
+    return Failed(
+        kind=FailureKind.BROKEN,
+        code="program_fault",
+        message="The program failed while the model was asked.",
+        records=records,
+    )
 
 
 def _fingerprint(rules: RegistryRules[Any, Any]) -> str:

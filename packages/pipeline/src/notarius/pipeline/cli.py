@@ -1,11 +1,11 @@
 """The `notarius` command: options in, `reconcile` called, results told."""
 
+import contextlib
 import enum
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,7 +16,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from notarius.attempts import AttemptPolicy, TerminalPolicy
-from notarius.contracts import AttemptCause, FailureKind, ProducerRequest, canonical_json
+from notarius.contracts import (
+    AttemptCause,
+    FailureKind,
+    NotariusError,
+    ProducerRequest,
+    canonical_json,
+)
 from notarius.pipeline._errors import ExitStatus, InputError
 from notarius.pipeline._models import SIMILARITY, ModelChoice, Models
 from notarius.pipeline._reconcile import FAILED_RECEIPT, Settings, Summary, reconcile
@@ -158,10 +164,19 @@ def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
         raise typer.Exit(ExitStatus.BAD_INPUT) from None
     except KeyboardInterrupt:
         typer.echo(
-            "interrupted: no registry was written; run the same command to start again", err=True
+            f"interrupted: each file in {_visible(str(out))} is whole, the new one or the one "
+            "before; run the same command to start again",
+            err=True,
         )
         raise typer.Exit(ExitStatus.INTERRUPTED) from None
-    _tell(summary, output_format, quiet=quiet)
+    except NotariusError as error:
+        typer.echo(
+            f"error: a fault in notarius ({type(error).__name__}): {_visible(str(error))}", err=True
+        )
+        raise typer.Exit(ExitStatus.FAULT) from None
+    # The work is done: a reader of the summary who has gone away changes nothing about that.
+    with contextlib.suppress(OSError):
+        _tell(summary, output_format, quiet=quiet)
     raise typer.Exit(_status(summary))
 
 
@@ -169,21 +184,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     try:
         app(args=None if arguments is None else list(arguments))
+        status = int(ExitStatus.DONE)
     except SystemExit as done:
-        return done.code if isinstance(done.code, int) else ExitStatus.BAD_INPUT
-    return ExitStatus.DONE
+        status = done.code if isinstance(done.code, int) else int(ExitStatus.BAD_INPUT)
+    _flush()
+    return status
+
+
+def _flush() -> None:
+    """Write out what is left, now: at the end of Python a closed pipe would change the status."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _set_log_level() -> None:
     level = os.environ.get("NOTARIUS_LOG") or "WARNING"
     if level not in _LEVELS:
         raise InputError(f"NOTARIUS_LOG: must be one of {', '.join(_LEVELS)}")
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s", force=True
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    # Ours alone, not the root: what a client's libraries log holds addresses and headers.
+    log = logging.getLogger("notarius")
+    log.handlers = [handler]
+    log.setLevel(level)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _progress(
     settings: Settings, *, quiet: bool
 ) -> Iterator[Callable[[ProducerRequest], None] | None]:
