@@ -26,7 +26,14 @@ from notarius.registries import (
     _rules,
     registry_fingerprint,
 )
-from notarius.semanticreconcile import CATEGORY_PROSE, IssueCategory, Part, _policy, _render
+from notarius.semanticreconcile import (
+    CATEGORY_PROSE,
+    IssueCategory,
+    Part,
+    _policy,
+    _render,
+    parse_proposal,
+)
 
 ALL = (NpcRules, ItemRules, LocationRules)
 
@@ -231,8 +238,7 @@ def test_a_blind_retry_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_repair_by_guessing_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids that are read more kindly change every identity."""
-    parse = _normalize.parse_proposal
     monkeypatch.setattr(
-        _normalize, "parse_proposal", lambda text: parse(text.replace('"C2 "', '"c2"'))
+        _normalize, "parse_proposal", lambda text: parse_proposal(text.replace('"C2 "', '"c2"'))
     )
     assert all(now != before for now, before in zip(fingerprints(), BEFORE, strict=True))
