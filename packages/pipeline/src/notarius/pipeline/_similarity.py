@@ -12,20 +12,28 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final, Protocol
+from typing import Final
 
 from rapidfuzz.distance import OSA
 
+from notarius.pipeline._clusters import (
+    MAX_RIVALS,
+    MIN_BESIDE,
+    Cluster,
+    Compatible,
+    Named,
+    contradict,
+    is_within,
+    nodes_of,
+    rivals,
+)
 from notarius.pipeline._names import (
     Facets,
     Key,
     Reading,
-    is_by_weight,
     is_distinguishing,
     is_generic_extra,
-    person_facets,
     read,
     single_letters,
     stands_for,
@@ -34,81 +42,19 @@ from notarius.pipeline._names import (
 from notarius.pipeline._words import COMMON_STYLES
 from notarius.registries import RegistryKind
 
-MAX_ALIASES: Final = 64
-"""Aliases of a candidate that are compared, in sorted order."""
-MAX_BYNAME: Final = 40
-"""Characters of a description that may be no more than the name of 'the old lady'."""
 MAX_MISSPELT: Final = 6
 """Words of a name in which one may be misspelt; bounds the index of variants."""
 JUST_TWO: Final = 2
 """Clusters that an alias may connect; one that more of them share is ambiguous."""
-MAX_RIVALS: Final = 48
-"""Fuller names that a short name is compared with; one that has more is ambiguous anyway."""
 
 MIN_ALONE: Final = 7
 """Letters of a one-word name that may be misspelt: short names differ by one letter too often."""
 MIN_FIRST: Final = 6
 """The same for the first of several words, which is often a given name."""
-MIN_BESIDE: Final = 4
-"""The same for the other words of a name."""
 MIN_CHANGED: Final = 8
 """The same where a letter is changed for another, not just missing, doubled or swapped."""
 MAX_WORD: Final = 32
 """Letters of a word that may be misspelt; bounds the index of variants."""
-
-
-class Named(Protocol):
-    """A candidate, as far as names are concerned."""
-
-    @property
-    def name(self) -> str:
-        """The name that the source used."""
-
-    @property
-    def aliases(self) -> Sequence[str]:
-        """Other names of the same candidate."""
-
-    @property
-    def description(self) -> str:
-        """What the source says about it; may be empty."""
-
-    @property
-    def evidence(self) -> Sequence[str]:
-        """Sentences in which it is mentioned."""
-
-
-_Content = tuple[str, tuple[str, ...], str, tuple[str, ...]]
-Compatible = Callable[[Sequence[int]], bool]
-
-
-@dataclass(slots=True)
-class _Cluster:
-    """Candidates taken for one; `rank` is the place of its first node in content order."""
-
-    rank: int
-    indexes: list[int]
-    named: frozenset[Reading]
-    """Readings of the candidates' names."""
-    readings: frozenset[Reading]
-    """The same, and those of their aliases."""
-    facets: Facets
-    full: frozenset[Reading] = field(init=False)
-    """Its proper names of two words or more."""
-
-    def __post_init__(self) -> None:
-        self.full = frozenset(
-            reading for reading in self.readings if reading.proper and len(reading.core) > 1
-        )
-
-    @property
-    def titles(self) -> set[str]:
-        """The titles that go with any of its names."""
-        return {title for reading in self.readings for title in reading.titles}
-
-    @property
-    def is_group(self) -> bool:
-        """Whether it holds more than one candidate."""
-        return len(self.indexes) > 1
 
 
 def propose(
@@ -122,7 +68,7 @@ def propose(
     `compatible` is asked about ascending indexes and must judge by what it is given alone; no
     group is returned, and no part of one was ever built, for which it says no.
     """
-    matcher = _Matcher(kind, _nodes(kind, candidates, compatible), compatible)
+    matcher = _Matcher(kind, nodes_of(kind, candidates, compatible), compatible)
     matcher.join_equal_names()
     matcher.join_short_names()
     matcher.join_misspelt_names()
@@ -149,82 +95,16 @@ def canonical(kind: RegistryKind, candidates: Sequence[Named], group: Sequence[i
     return min(group, key=worth)
 
 
-def _nodes(
-    kind: RegistryKind, candidates: Sequence[Named], compatible: Compatible
-) -> list[_Cluster]:
-    """Return a node for each content, in content order, without any that can't be one entry."""
-    by_content: dict[_Content, list[int]] = defaultdict(list)
-    for index, candidate in enumerate(candidates):
-        aliases = tuple(sorted(set(candidate.aliases)))
-        content = (candidate.name, aliases, candidate.description, tuple(candidate.evidence))
-        by_content[content].append(index)
-    nodes: list[_Cluster] = []
-    for content in sorted(by_content):
-        indexes = by_content[content]
-        if len(indexes) == 1 or compatible(tuple(indexes)):
-            nodes.append(_node(kind, content, rank=len(nodes), indexes=indexes))
-    return nodes
-
-
-def _node(kind: RegistryKind, content: _Content, *, rank: int, indexes: list[int]) -> _Cluster:
-    name, aliases, description, evidence = content
-    facets = person_facets(description) if kind == "npc" else frozenset()
-    by_weight = kind == "item" and any(map(is_by_weight, (description, *evidence[:1])))
-    names = (name, *aliases[:MAX_ALIASES])
-    readings = {read(kind, text, by_weight=by_weight) for text in names}
-    if kind == "npc" and len(description) <= MAX_BYNAME and not read(kind, name).proper:
-        byname = read(kind, description)
-        readings |= {byname} if byname.titles or len(byname.core) > 1 else set()
-    named = read(kind, name, by_weight=by_weight)
-    # What an alias says of the numbering or type is no more than a variant of what the name says.
-    stated = named.facets | facets
-    known = {facet for facet, _ in stated}
-    extra = {pair for reading in readings for pair in reading.facets if pair[0] not in known}
-    return _Cluster(rank, indexes, frozenset({named}), frozenset(readings), stated | extra)
-
-
-def _contradict(left: Facets, right: Facets) -> bool:
-    """Tell whether both state a facet and agree in no value of it."""
-    shared = {facet for facet, _ in left} & {facet for facet, _ in right}
-    agreed = {facet for facet, _ in left & right}
-    return not shared <= agreed
-
-
-def _rivals(left: frozenset[Reading], right: frozenset[Reading]) -> bool:
-    """Tell whether two sets of full names share words, but in no way are the same name."""
-    if len(left) * len(right) > MAX_RIVALS**2:
-        return True
-    pairs = [(one, other) for one in left for other in right]
-    return any(set(one.core) & set(other.core) for one, other in pairs) and not any(
-        _is_within(one, other) or _is_within(other, one) or _is_variant(one.core, other.core)
-        for one, other in pairs
-    )
-
-
-def _is_within(short: Reading, full: Reading) -> bool:
-    """Tell whether every word of `short` is in `full`, the first perhaps in a longer form."""
-    words = set(full.core)
-    first_fits = short.core[0] in words or stands_for(short.core[0], full)
-    return first_fits and words.issuperset(short.core[1:])
-
-
-def _is_variant(one: Key, other: Key) -> bool:
-    return len(one) == len(other) and all(
-        word == variant or (len(word) >= MIN_BESIDE and OSA.distance(word, variant) <= 1)
-        for word, variant in zip(one, other, strict=True)
-    )
-
-
 class _Matcher:
     """Joins clusters; every step goes through `_join`, which alone asks `compatible`."""
 
-    def __init__(self, kind: RegistryKind, nodes: list[_Cluster], compatible: Compatible) -> None:
+    def __init__(self, kind: RegistryKind, nodes: list[Cluster], compatible: Compatible) -> None:
         self._kind = kind
         self._compatible = compatible
         self._nodes = nodes
         self._parents = list(range(len(nodes)))
 
-    def clusters(self) -> list[_Cluster]:
+    def clusters(self) -> list[Cluster]:
         """Return the clusters in content order."""
         return [node for rank, node in enumerate(self._nodes) if self._parents[rank] == rank]
 
@@ -234,12 +114,12 @@ class _Matcher:
             rank = self._parents[rank]
         return rank
 
-    def _apart(self, left: _Cluster, right: _Cluster) -> bool:
-        if _contradict(left.facets, right.facets):
+    def _apart(self, left: Cluster, right: Cluster) -> bool:
+        if contradict(left.facets, right.facets):
             return True
-        return self._kind == "npc" and _rivals(left.full, right.full)
+        return self._kind == "npc" and rivals(left.full, right.full)
 
-    def _join(self, one: _Cluster, other: _Cluster) -> bool:
+    def _join(self, one: Cluster, other: Cluster) -> bool:
         first, last = sorted((self._root(one.rank), self._root(other.rank)))
         left, right = self._nodes[first], self._nodes[last]
         if first == last:
@@ -250,7 +130,7 @@ class _Matcher:
         if not self._compatible(union):
             return False
         self._parents[right.rank] = left.rank
-        self._nodes[left.rank] = _Cluster(
+        self._nodes[left.rank] = Cluster(
             left.rank,
             list(union),
             left.named | right.named,
@@ -274,9 +154,7 @@ class _Matcher:
             if len(block) == JUST_TWO:
                 self._join_all(block)
 
-    def _blocks(
-        self, readings: Callable[[_Cluster], frozenset[Reading]]
-    ) -> Iterator[list[_Cluster]]:
+    def _blocks(self, readings: Callable[[Cluster], frozenset[Reading]]) -> Iterator[list[Cluster]]:
         """Yield, key by key, the clusters that share it."""
         blocks: dict[Key, set[int]] = defaultdict(set)
         for cluster in self.clusters():
@@ -288,12 +166,12 @@ class _Matcher:
             if len(roots) > 1:
                 yield [self._nodes[root] for root in roots]
 
-    def _consistent(self, clusters: list[_Cluster]) -> list[list[_Cluster]]:
+    def _consistent(self, clusters: list[Cluster]) -> list[list[Cluster]]:
         """Split clusters of one name into parts without contradictions.
 
         What fits two that contradict each other is a part of its own.
         """
-        alike: dict[tuple[Facets, frozenset[Reading]], list[_Cluster]] = defaultdict(list)
+        alike: dict[tuple[Facets, frozenset[Reading]], list[Cluster]] = defaultdict(list)
         for cluster in clusters:
             alike[cluster.facets, cluster.full].append(cluster)
         sorts = list(alike.values())
@@ -307,7 +185,7 @@ class _Matcher:
             all(not self._apart(sorts[one][0], sorts[two][0]) for one in near for two in near)
             for near in fits
         ]
-        parts: list[list[_Cluster]] = []
+        parts: list[list[Cluster]] = []
         taken: set[int] = set()
         for at in range(len(sorts)):
             if at not in taken:
@@ -316,7 +194,7 @@ class _Matcher:
                 parts.append(sorted((c for o in near for c in sorts[o]), key=lambda c: c.rank))
         return parts
 
-    def _join_all(self, clusters: list[_Cluster]) -> list[_Cluster]:
+    def _join_all(self, clusters: list[Cluster]) -> list[Cluster]:
         """Join as many as may be, by halves: one long list costs no more than sorting it."""
         if len(clusters) <= 1:
             return clusters
@@ -363,13 +241,13 @@ class _Matcher:
     def _fuller(
         self,
         short: Reading,
-        own: _Cluster,
+        own: Cluster,
         by_word: Mapping[str, list[tuple[Reading, int]]],
         *,
         by_given_name: bool,
-    ) -> _Cluster | None:
+    ) -> Cluster | None:
         """Return the one cluster whose name `short` abbreviates, if it is clear which."""
-        if any(short.core != full.core and _is_within(short, full) for full in own.full):
+        if any(short.core != full.core and is_within(short, full) for full in own.full):
             return None
         options: dict[int, set[Reading]] = defaultdict(set)
         for reading, rank in min((_found(by_word, words) for words in _lookup(short)), key=len):
@@ -386,7 +264,7 @@ class _Matcher:
     def _fit_person(
         self,
         short: Reading,
-        own: _Cluster,
+        own: Cluster,
         fit: list[int],
         options: Mapping[int, set[Reading]],
         *,
@@ -416,11 +294,11 @@ class _Matcher:
             if all(set(core) <= set(full.core) for core in others for full in options[root])
         ]
 
-    def _abbreviates(self, short: Reading, own: _Cluster, full: Reading) -> bool:
+    def _abbreviates(self, short: Reading, own: Cluster, full: Reading) -> bool:
         if short.type_only:
             return full.proper
         extra = set(full.core) - set(short.core)
-        if not extra or not _is_within(short, full):
+        if not extra or not is_within(short, full):
             return False
         if self._kind == "npc":
             marks = {pair for pair in short.facets if pair[0] == "mark"}
