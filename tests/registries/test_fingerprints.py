@@ -1,3 +1,4 @@
+import functools
 import os
 import subprocess
 import sys
@@ -43,7 +44,18 @@ def fingerprints() -> list[str]:
     return [registry_fingerprint(rules()) for rules in ALL]
 
 
-BEFORE = fingerprints()
+@functools.cache
+def before() -> list[str]:
+    """Return the identities of the policy as it is."""
+    return fingerprints()
+
+
+@pytest.fixture(autouse=True)
+def _known() -> None:
+    """Take them before a test changes anything."""
+    before()
+
+
 WORDS = CATEGORY_PROSE[IssueCategory.OVERLAPPING_GROUPS]
 OTHER_PROSE = {
     **CATEGORY_PROSE,
@@ -59,14 +71,14 @@ def other_part(*, same: bool, **fields: Any) -> Part:  # noqa: ANN401 - any fiel
 
 def test_each_registry_has_an_identity_of_its_own() -> None:
     """Registries with other words or rules never share a checkpoint."""
-    assert len(set(BEFORE)) == len(ALL)
-    assert fingerprints() == BEFORE
+    assert len(set(before())) == len(ALL)
+    assert fingerprints() == before()
 
 
 def test_an_identity_does_not_depend_on_the_candidates() -> None:
     """The policy's identity is not that of its input."""
     one, other = (NpcNormalizer([NpcCandidate(source_id=s, name=s)]) for s in ("a", "b"))
-    assert one.fingerprint == other.fingerprint == BEFORE[0]
+    assert one.fingerprint == other.fingerprint == before()[0]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +99,8 @@ def test_a_shared_rule_changes_every_identity(
 ) -> None:
     """What all registries share is part of each one's identity."""
     monkeypatch.setattr(module, name, other)
-    for before, now in zip(BEFORE, fingerprints(), strict=True):
-        assert now != before
+    for was, now in zip(before(), fingerprints(), strict=True):
+        assert now != was
 
 
 @pytest.mark.parametrize(
@@ -109,8 +121,8 @@ def test_a_rule_of_items_changes_theirs_alone(
     """People and places need no new identity when money is judged or explained otherwise."""
     monkeypatch.setattr(target, name, other)
     now = fingerprints()
-    assert now[1] != BEFORE[1]
-    assert (now[0], now[2]) == (BEFORE[0], BEFORE[2])
+    assert now[1] != before()[1]
+    assert (now[0], now[2]) == (before()[0], before()[2])
 
 
 @pytest.mark.parametrize(("at", "kind"), [(0, "npc"), (1, "item"), (2, "location")])
@@ -121,7 +133,7 @@ def test_mark_rules_are_part_of_their_registry(
     bare = msgspec.structs.replace(_distinct.MARK_RULES[kind], axes=())
     rules = MappingProxyType({**_distinct.MARK_RULES, kind: bare})
     monkeypatch.setattr(_rules, "MARK_RULES", rules)
-    changed = [now != before for now, before in zip(fingerprints(), BEFORE, strict=True)]
+    changed = [now != was for now, was in zip(fingerprints(), before(), strict=True)]
     assert changed == [n == at for n in range(3)]
 
 
@@ -138,7 +150,7 @@ def test_coins_are_part_of_the_items_identity() -> None:
     ]
     found = [ItemNormalizer([], coinages=coinages).fingerprint for coinages in named]
     assert len(set(found)) == len(named)
-    assert found[0] == BEFORE[1]
+    assert found[0] == before()[1]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +185,7 @@ def test_changed_code_shows_in_the_probes(
     monkeypatch.setattr(module, name, lambda *_, **__: found)
     _currency._classify.cache_clear()
     try:
-        assert fingerprints()[1] != BEFORE[1]
+        assert fingerprints()[1] != before()[1]
     finally:
         _currency._classify.cache_clear()
 
@@ -192,8 +204,8 @@ def test_what_application_does_is_part_of_every_identity(
 ) -> None:
     """Code that would write other entries, or refuse in other words, is another policy."""
     monkeypatch.setattr(module, name, other)
-    for before, now in zip(BEFORE, fingerprints(), strict=True):
-        assert now != before
+    for was, now in zip(before(), fingerprints(), strict=True):
+        assert now != was
 
 
 def test_an_identity_is_the_same_in_every_process() -> None:
@@ -210,7 +222,7 @@ def test_an_identity_is_the_same_in_every_process() -> None:
             check=True,
             text=True,
         )
-        assert done.stdout.split() == BEFORE
+        assert done.stdout.split() == before()
 
 
 def test_rules_give_plain_content() -> None:
@@ -220,7 +232,7 @@ def test_rules_give_plain_content() -> None:
         domain_rule = "A shop is no market."
 
     other: RegistryRules[Any, Any] = Shops()
-    assert registry_fingerprint(other) not in BEFORE
+    assert registry_fingerprint(other) not in before()
 
 
 def test_a_blind_retry_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +245,7 @@ def test_a_blind_retry_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> Non
         )
 
     monkeypatch.setattr(RegistryNormalizer, "_refused", blind)
-    assert all(now != before for now, before in zip(fingerprints(), BEFORE, strict=True))
+    assert all(now != was for now, was in zip(fingerprints(), before(), strict=True))
 
 
 def test_a_repair_by_guessing_is_another_policy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,4 +253,4 @@ def test_a_repair_by_guessing_is_another_policy(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         _normalize, "parse_proposal", lambda text: parse_proposal(text.replace('"C2 "', '"c2"'))
     )
-    assert all(now != before for now, before in zip(fingerprints(), BEFORE, strict=True))
+    assert all(now != was for now, was in zip(fingerprints(), before(), strict=True))
