@@ -164,8 +164,10 @@ def wheel(session: nox.Session, package: str) -> None:
 def floors(session: nox.Session) -> None:
     """Run the packages' tests with the oldest dependencies that they allow."""
     # Only what is named in the command counts as direct, so the packages' needs are named.
-    install_wheels(session, *PACKAGES, extra=("--resolution", "lowest-direct", *third_party()))
-    session.run("pytest", *(f"tests/{package}" for package in PACKAGES), *session.posargs)
+    oldest = ("--resolution", "lowest-direct", *third_party(extras=True))
+    install_wheels(session, *PACKAGES, extra=oldest)
+    folders = (*PACKAGES, "servers")
+    session.run("pytest", *(f"tests/{folder}" for folder in folders), *session.posargs)
 
 
 @nox.session(python=REQUIRED_PYTHON, requires=["build"])

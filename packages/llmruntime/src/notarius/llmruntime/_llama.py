@@ -41,6 +41,7 @@ class AsyncLlamaBackend:
         parameters.n_parallel = 1
         parameters.verbosity = -1
         parameters.api_keys = [key]
+        parameters.endpoint_metrics = True  # for `_load`
         if threads is not None:
             parameters.cpuparams.n_threads = threads
         self._server: Any = _load(parameters)
@@ -63,9 +64,18 @@ class AsyncLlamaBackend:
 
 
 def _load(parameters: Any) -> Any:  # noqa: ANN401 - xllamacpp has no types
+    loaded: list[Any] = []
+    reason = ""
     try:
-        return xllamacpp.Server(parameters)
+        # In one step, so that an interrupt while it loads can't come before it is in the list.
+        loaded.extend(map(xllamacpp.Server, [parameters]))
     except Exception as error:  # noqa: BLE001 - it raises whatever C++ threw
         reason = type(error).__name__
+    finally:
+        # One that is dropped before its loop runs hangs for ever; an answer shows that it does.
+        for server in loaded:
+            server.handle_metrics()
+    if loaded:
+        return loaded[0]
     message = f"llama.cpp could not load the model ({reason}); is it a whole GGUF file?"
     raise ContractError(message)
