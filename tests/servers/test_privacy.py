@@ -31,7 +31,7 @@ def everything_about(error: BaseException) -> Iterator[str]:
     yield repr((error, error.args, vars(error)))
     # With the local variables of our own functions, as debuggers and pretty tracebacks show them.
     for frame in frames.stack:
-        if "/notarius/" in frame.filename:
+        if "/notarius/" in frame.filename and "/tests/" not in frame.filename:
             yield f"{frame.name}: {frame.locals}"
     # What the errors of JSON and of codecs carry.
     for name in ("doc", "object", "request", "response", "body"):
