@@ -5,7 +5,7 @@ Rules
  2. A corrective attempt sends the original prompt, the latest exact reply and one correction.
     Nothing from an earlier attempt is ever sent.
  3. Every other retry sends the bare original prompt, also when the attempt before was corrective.
- 4. Each retry spends one unit of the normalize budget; `_retry` alone counts it.
+ 4. Each retry spends one unit of the normalize budget; `_retry` alone counts on.
  5. When budget or time is gone the terminal policy decides. A fallback is that of the latest
     attempt with a valid candidate, or of the latest attempt if there was none; the one warning
     describes the final failure.
@@ -151,7 +151,6 @@ class AttemptMachine(Generic[T]):
         )
         self._correction: SemanticCorrection | None = None
         self._produced: Produced | None = None
-        self._retries_spent = 0
         self._last: _Verdict[T] | None = None
         self._last_valid: _Verdict[T] | None = None
         self._records: tuple[AttemptRecord, ...] = ()
@@ -178,8 +177,8 @@ class AttemptMachine(Generic[T]):
 
     @property
     def retries_spent(self) -> int:
-        """Units of the normalize budget that were spent."""
-        return self._retries_spent
+        """Units of the normalize budget that were spent: one for each attempt after the first."""
+        return self._request.number - 1
 
     def handle(self, event: Event[T]) -> Effect[T]:
         """Take one event and return what to do next.
@@ -264,9 +263,8 @@ class AttemptMachine(Generic[T]):
 
     def _retry(self, retry: NormalizeRetry[T], produced: Produced) -> Effect[T]:
         """Spend one unit of the budget on another attempt, or end: the only counter."""
-        if self._retries_spent >= self._policy.normalize_retries:
+        if self.retries_spent >= self._policy.normalize_retries:
             return self._exhausted(retry.reason_code, retry.operator_message)
-        self._retries_spent += 1
         self._correction = None
         messages = self._prompt.messages
         if retry.guidance is not None and retry.candidate is not None:

@@ -65,7 +65,7 @@ from notarius.contracts._retry import (
     NormalizeRetry,
     SemanticCorrection,
 )
-from notarius.contracts._text import cut, one_line
+from notarius.contracts._text import cut, has_lone_surrogate, one_line
 from notarius.contracts._value import Value
 from notarius.contracts._warning import ProcessWarning, fallback_warning
 
@@ -127,6 +127,7 @@ __all__ = [
     "canonical_json",
     "cut",
     "fallback_warning",
+    "has_lone_surrogate",
     "judge_reply",
     "one_line",
     "policy_fingerprint",

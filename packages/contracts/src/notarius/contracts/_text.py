@@ -12,12 +12,18 @@ from notarius.contracts._limits import CODE_MAX_BYTES
 # At least one underscore, so that a code can never be an ordinary word of prose: it can be
 # looked for in model-facing text without false alarms.
 _CODE: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 # C0 and C1 controls but line feed, line and paragraph separators, and the bidirectional controls
 # that can make a terminal show something else than what is there.
 _CONTROL: Final = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether `text` holds half of a surrogate pair, and so is not valid Unicode."""
+    return _SURROGATE.search(text) is not None
 
 
 def encoded(text: str, what: str) -> bytes:

@@ -29,6 +29,7 @@ from notarius.contracts import (
     ProviderErrorKind,
     Reply,
     Usage,
+    has_lone_surrogate,
 )
 from notarius.llmruntime._backend import ChatCall, Sampling
 
@@ -94,7 +95,7 @@ class AsyncOpenAIBackend:
         `proxies` says whether those that the environment names are used. Raises `ContractError` if
         the address is none, the key can't stand in a header, or the name of the model is no text.
         """
-        if any("\ud800" <= character <= "\udfff" for character in model):
+        if has_lone_surrogate(model):
             message = "the name of the model is not valid Unicode text"
             raise ContractError(message)
         if api_key and _KEY.fullmatch(api_key) is None:

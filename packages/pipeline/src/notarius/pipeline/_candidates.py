@@ -14,6 +14,7 @@ from notarius.contracts import (
     RepeatedKeyError,
     canonical_json,
     cut,
+    has_lone_surrogate,
     one_line,
     require_unique_keys,
 )
@@ -101,7 +102,7 @@ def _record(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         _fail(f"byte {error.start + 1} is no UTF-8 text, so no valid JSON; save the file as UTF-8")
     except (msgspec.DecodeError, ValueError) as error:
-        if _has_lone_surrogate(line):
+        if _is_half_a_pair(line):
             _fail("a lone surrogate (an escape from \\ud800 to \\udfff); write the whole character")
         # A fragment of the line may be a whole mistaken file; the position is enough.
         _fail(f"no valid JSON ({_plain(str(error))}); write one JSON object a line")
@@ -110,13 +111,13 @@ def _record(line: bytes) -> dict[str, Any]:
     return record
 
 
-def _has_lone_surrogate(line: bytes) -> bool:
+def _is_half_a_pair(line: bytes) -> bool:
     """Whether that is what is wrong with a line: the standard library lets it pass."""
     try:
         text = json.dumps(json.loads(line), ensure_ascii=False)
     except (ValueError, RecursionError):
         return False
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    return has_lone_surrogate(text)
 
 
 def _plain(message: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from notarius.contracts import ContractError, Value
+from notarius.contracts import ContractError, Value, has_lone_surrogate
 
 RegistryKind: TypeAlias = Literal["npc", "item", "location"]
 
@@ -41,7 +41,7 @@ class Candidate(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if not all(type(text) is str for text in texts):
             message = "names, aliases, description and evidence must be texts"
             raise ContractError(message)
-        if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+        if any(map(has_lone_surrogate, texts)):
             message = "a text holds a lone surrogate, which is not valid Unicode"
             raise ContractError(message)
 
