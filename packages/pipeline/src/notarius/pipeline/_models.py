@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from notarius.contracts import ContractError
+from notarius.contracts import ContractError, has_lone_surrogate
 from notarius.llmruntime import BlockingBackend, ChatBackend, Sampling
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._similarity_backend import SimilarityBackend
@@ -48,7 +48,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
                     raise InputError(f"{option}: is for --model {SERVER}NAME; leave it out")
         if self.name == SIMILARITY:
             return
-        if any("\ud800" <= character <= "\udfff" for character in self.name):
+        if has_lone_surrogate(self.name):
             raise InputError("--model: must be UTF-8; rename the file, or mend the name")
         kind, colon, which = self.name.partition(":")
         if kind + colon not in {SERVER, IN_PROCESS} or not which:
