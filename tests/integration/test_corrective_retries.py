@@ -172,7 +172,7 @@ def test_messages_are_bounded_for_every_reply(play: Play, kind: str) -> None:
     got = play(kind, [bad, bad], records=names, normalize_retries=1)
     guidance = got.added[1][1].content
     assert len(guidance.encode()) <= GUIDANCE_MAX_BYTES
-    assert '{"duplicate_groups": [...]}' in guidance.splitlines()[-1]
+    assert '{"duplicate_groups": [' in guidance
     warning = got.outcome.warning
     assert len(warning.message.encode()) <= WARNING_MESSAGE_MAX_BYTES
     assert len(warning.samples) <= SAMPLES_MAX

@@ -250,7 +250,7 @@ def test_names_of_candidates_are_never_repeated_to_the_model(
     lines = got.original[-1].content.splitlines()[1 : len(names) + 1]
     # And no name can forge a line of the list.
     ids = got.normalizer.request.ids
-    assert all(line.startswith(f"{i}: ") for i, line in zip(ids, lines, strict=True))
+    assert sorted(line.partition(": ")[0] for line in lines) == sorted(ids)
 
 
 def test_a_policy_is_known_by_its_content() -> None:

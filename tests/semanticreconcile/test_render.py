@@ -18,7 +18,7 @@ from notarius.semanticreconcile import (
     render_guidance,
     split_proposal,
 )
-from notarius.semanticreconcile._render import CLOSING
+from notarius.semanticreconcile._render import CLOSING, CLOSING_EMPTY, IF_SAME
 
 Check: TypeAlias = Callable[[tuple[str, ...]], TypedRefusal | None]
 Render: TypeAlias = Callable[[Proposal], str]
@@ -138,14 +138,49 @@ def test_every_category_tells_the_defect_and_the_right_shape(category: IssueCate
     words = CATEGORY_PROSE[category]
     assert (words.one in text) == (len(split.refused) == 1)
     assert (words.many in text) == (len(split.refused) > 1)
-    assert text.endswith(CLOSING)
+    assert text.count('{"duplicate_groups"') == 1
 
 
 def test_groups_are_counted_from_one(render: Render) -> None:
     """A model counts its groups as people do: the first one is group 1."""
-    text = render(groups("c1 x", "c2 c4", "c5 y"))
+    text = render(groups("c1 c4 x", "c2 c5", "c3 c6 y"))
     told = [numbers(line) for line in text.split("\n") if line.startswith("- ")]
-    assert told == [{1, 3}, {1}, {3}]
+    assert told == [{1, 3}]
+
+
+def last_lines(text: str) -> list[str]:
+    """Return what follows the request for an answer: the groups that may stay."""
+    return text.partition(f"\n{CLOSING}\n")[2].split("\n")
+
+
+def test_the_groups_that_were_right_are_listed_first(live: tuple[str, ...]) -> None:
+    """What is to be kept is said as plainly as what is to be changed."""
+    split = split_proposal(groups("c2 c7 x", "c1 c3", "c5 c6"), live, lambda _: None)
+    assert last_lines(render_guidance(split.refused, kept=split.safe)) == [
+        "1. c1 and c3",
+        "2. c5 and c6",
+        f"3. c2 and c7 ({IF_SAME})",
+    ]
+
+
+@given(data=st.data())
+def test_an_answer_copied_from_the_list_is_refused_by_no_check(
+    data: st.DataObject,
+    hostile_proposals: st.SearchStrategy[Proposal],
+    live: tuple[str, ...],
+    thirds: Check,
+) -> None:
+    """The groups that may stay share no id and break no rule, all of them together or some."""
+    split = split_proposal(data.draw(hostile_proposals), live, thirds)
+    if not split.refused:
+        return
+    text = render_guidance(split.refused, kept=split.safe, domain_rule=RULE)
+    if CLOSING not in text:
+        return
+    listed = [re.findall(r"c\d+", line) for line in last_lines(text)]
+    assert all(len(ids) > 1 for ids in listed)
+    copied = groups(*(" ".join(ids) for ids in listed))
+    assert split_proposal(copied, live, thirds).refused == ()
 
 
 def test_one_defect_of_many_groups_is_one_sentence(render: Render) -> None:
@@ -163,45 +198,43 @@ def test_the_valid_rest_is_named(render: Render) -> None:
     assert ids_in(text) == {"c1", "c2", "c4"}
 
 
-def test_a_group_of_one_valid_id_is_to_go(render: Render) -> None:
-    """A group that has no two valid ids can't be mended, and its absence is what is asked for."""
-    lines = render(groups("c1 x", "x y")).split("\n")
-    (one,) = (line for line in lines if line.startswith("- Group 1:"))
-    (none,) = (line for line in lines if line.startswith("- Group 2:"))
-    assert ids_in(one) == {"c1"}
-    assert ids_in(none) == set()
-    assert "delete" in one
-    assert "delete" in none
+def test_groups_of_which_nothing_can_stay_are_not_listed(render: Render) -> None:
+    """A group without two valid ids can't be mended: its absence is what is asked for."""
+    assert last_lines(render(groups("c1 x", "c2 c5 x", "x y", "c7 c7")))[1:] == []
+    assert render(groups("c1 x", "x y")).endswith(CLOSING_EMPTY)
 
 
 def test_a_clash_of_coins_says_which_is_which_and_what_may_stay(render: Render) -> None:
     """For a typed refusal the model learns what each id is, and which ids could be a group."""
     text = render(groups("c1 c2 c3 c6"))
-    (line,) = (line for line in text.split("\n") if line.startswith("- Group 1:"))
-    clash, _, stay = line.partition(").")
+    (clash,) = (line for line in text.split("\n") if line.startswith("- Group 1:"))
     assert re.search(r"gold coins: c3 and c6\b", clash)
     assert re.search(r"not money: c1 and c2\b", clash)
     # Coins of one kind are the same; other things only perhaps.
-    right, perhaps = (s for s in stay.split(". ") if ids_in(s))
+    right, perhaps = last_lines(text)
     assert ids_in(right) == {"c3", "c6"}
+    assert IF_SAME not in right
     assert ids_in(perhaps) == {"c1", "c2"}
-    assert "only if" in perhaps
+    assert IF_SAME in perhaps
+
+
+def test_one_kind_of_coin_is_listed_once(render: Render) -> None:
+    """Coins of one kind that stand in several wrong groups are one group that may stay."""
+    right = last_lines(render(groups("c1 c3", "c2 c6")))
+    assert [ids_in(line) for line in right] == [{"c3", "c6"}]
 
 
 def test_a_clash_of_single_things_leaves_no_group(render: Render) -> None:
     """Where no two ids of a refused group may stay together, the group is to go."""
-    text = render(groups("c1 c3"))
-    (line,) = (line for line in text.split("\n") if line.startswith("- Group 1:"))
-    assert "Delete" in line
-    assert "Right as" not in line
+    assert render(groups("c1 c3")).endswith(CLOSING_EMPTY)
 
 
-def test_a_shared_id_is_named(render: Render) -> None:
-    """For overlapping groups the model learns which id stands in both."""
-    lines = render(groups("c1 c2", "c2 c4")).split("\n")
-    for number in (1, 2):
-        (line,) = (line for line in lines if line.startswith(f"- Group {number}:"))
-        assert re.search(r"\bc2 stands in another group\b", line)
+def test_a_shared_id_is_listed_once(render: Render) -> None:
+    """Of overlapping groups each id is listed in one, so that a copy of the list is right."""
+    assert last_lines(render(groups("c1 c2", "c2 c4 c5", "c5 c1"))) == [
+        f"1. c1 and c2 ({IF_SAME})",
+        f"2. c4 and c5 ({IF_SAME})",
+    ]
 
 
 def test_the_domain_rule_is_told_only_if_it_was_broken(
@@ -212,7 +245,7 @@ def test_the_domain_rule_is_told_only_if_it_was_broken(
     text = render_guidance(broken, domain_rule=RULE)
     shapes = [CATEGORY_PROSE[c].shape for c in ALL_CATEGORIES if CATEGORY_PROSE[c].shape in text]
     assert len(shapes) == 2
-    assert max(map(text.index, shapes)) < text.index(RULE) < text.index(CLOSING)
+    assert max(map(text.index, shapes)) < text.index(RULE) < text.index(CLOSING_EMPTY)
     assert RULE not in render_guidance(broken)
     kept = split_proposal(groups("c1 x", "c3 c6 c6"), live, thirds).refused
     assert RULE not in render_guidance(kept, domain_rule=RULE)

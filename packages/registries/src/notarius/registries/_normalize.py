@@ -37,6 +37,7 @@ from notarius.registries._probes import REPLY_PROBES
 from notarius.registries._rules import ItemRules, LocationRules, NpcRules, RegistryRules
 from notarius.semanticreconcile import (
     Listed,
+    Proposal,
     ReconciliationContract,
     ReconciliationRequest,
     RefusedGroup,
@@ -100,6 +101,10 @@ class RegistryNormalizer(Generic[C, E]):
         """Whether the registry's rules allow these offered ids in one entry."""
         return self._refusal(tuple(ids)) is None
 
+    def split(self, proposal: Proposal) -> Split:
+        """Divide a proposal into the groups that are safe to apply and those that are refused."""
+        return split_proposal(proposal, self.request.ids, self._refusal)
+
     def separate(self) -> Registry[E]:
         """Return the registry without any group: every candidate an entry of its own."""
         return self._registry(())
@@ -118,7 +123,7 @@ class RegistryNormalizer(Generic[C, E]):
                 proposal = parse_proposal(candidate.text)
                 if isinstance(proposal, StructuralDefect):
                     return self._structural(proposal)
-                split = split_proposal(proposal, self.request.ids, self._refusal)
+                split = self.split(proposal)
                 if not split.refused:
                     return Normalized(value=self._registry(split.safe))
                 return self._refused(split, candidate)
@@ -164,7 +169,9 @@ class RegistryNormalizer(Generic[C, E]):
             issues=split.issues,
             issue_counts=split.issue_counts,
             candidate=candidate,
-            guidance=render_guidance(split.refused, domain_rule=self._rules.domain_rule),
+            guidance=render_guidance(
+                split.refused, kept=split.safe, domain_rule=self._rules.domain_rule
+            ),
         )
 
     def _structural(self, defect: StructuralDefect) -> NormalizeRetry[Registry[E]]:

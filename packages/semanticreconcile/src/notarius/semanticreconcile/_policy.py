@@ -1,11 +1,10 @@
 """The reconciliation policy as data, for fingerprints."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Final
 
-from notarius.contracts import CORRECTION_MODE, GUIDANCE_MAX_BYTES
-from notarius.semanticreconcile._categories import ALL_CATEGORIES
+from notarius.contracts import CORRECTION_MODE, GUIDANCE_MAX_BYTES, IssueDetails
+from notarius.semanticreconcile._categories import ALL_CATEGORIES, IssueCategory
 from notarius.semanticreconcile._decode import Proposal, ProposedGroup, reply_defect
 from notarius.semanticreconcile._prose import CATEGORY_PROSE
 from notarius.semanticreconcile._protocol import (
@@ -18,7 +17,7 @@ from notarius.semanticreconcile._protocol import (
     request_ids,
 )
 from notarius.semanticreconcile._render import render_guidance
-from notarius.semanticreconcile._split import Part, TypedRefusal, split_proposal
+from notarius.semanticreconcile._split import Part, RefusedGroup, TypedRefusal, split_proposal
 
 _PROBE_RULE: Final = "Probe of the domain rule."
 
@@ -32,7 +31,7 @@ def policy_content(subject: Subject) -> Mapping[str, object]:
     to tell. A change of any of these changes the fingerprint.
     """
     probe = split_proposal(_PROBE_PROPOSAL, _PROBE_IDS, _PROBE_REFUSALS.get)
-    long = split_proposal(_LONG_PROPOSAL, _PROBE_IDS, _PROBE_REFUSALS.get)
+    lone = split_proposal(_LONE_PROPOSAL, _PROBE_IDS, _PROBE_REFUSALS.get)
     return {
         "protocol": PROTOCOL,
         "correction": CORRECTION_MODE,
@@ -44,8 +43,9 @@ def policy_content(subject: Subject) -> Mapping[str, object]:
         "prose": {key.value: words for key, words in CATEGORY_PROSE.items()},
         "probe_prompt": build_request(subject, _PROBE_LIST).prompt,
         "probe_split": probe,
-        "probe_guidance": render_guidance(probe.refused, domain_rule=_PROBE_RULE),
-        "probe_guidance_cut": render_guidance(long.refused),
+        "probe_guidance": render_guidance(probe.refused, kept=probe.safe, domain_rule=_PROBE_RULE),
+        "probe_guidance_cut": render_guidance(_LONG),
+        "probe_guidance_empty": render_guidance(lone.refused),
         "probe_replies": [reply_defect(reply) for reply in _PROBE_REPLIES],
     }
 
@@ -88,9 +88,7 @@ _PROBE_PROPOSAL: Final = Proposal(
         _group("c41", "c41", "c42"),
     )
 )
-_LONG_PROPOSAL: Final = Proposal(
-    groups=tuple(_group(one, one, other, "c99") for one, other in pairwise(_PROBE_IDS * 2))
-)
+_LONE_PROPOSAL: Final = Proposal(groups=(_group("c1", "c1"),))
 # Parts of every sort, more of them than are told, with more ids than are told; and no part that
 # may stay.
 _PROBE_REFUSALS: Final = {
@@ -106,3 +104,13 @@ _PROBE_REFUSALS: Final = {
         ("c10", "c11"): (Part(label="", ids=("c10",)), Part(label="", ids=("c11",))),
     }.items()
 }
+# More clashes, and more groups that may stay, than there is room for.
+_LONG: Final = tuple(
+    RefusedGroup(
+        index=index,
+        ids=pair,
+        issues=(IssueDetails(category=IssueCategory.TYPED_APPLICATION_REFUSED, group_index=index),),
+        typed=TypedRefusal(reason="probe", parts=(Part(label="", ids=pair, same=False),)),
+    )
+    for index, pair in enumerate(zip(request_ids(800)[::2], request_ids(800)[1::2], strict=True))
+)

@@ -90,6 +90,9 @@ USER_TEMPLATE: Final = (
 )
 
 
+_BEFORE_NAME: Final = re.compile(r"^(?:[\W\d_]+|(?:the|an?)\s+)+")
+
+
 class ReconciliationRequest(Value, frozen=True, kw_only=True):
     """The prompt for one list, and the ids that it offers: `c1` to `cN`, in list order."""
 
@@ -103,9 +106,14 @@ def request_ids(count: int) -> tuple[str, ...]:
 
 
 def build_request(subject: Subject, candidates: Sequence[Listed]) -> ReconciliationRequest:
-    """Return the request for a list of candidates, in the order given. Nothing is left out."""
+    """Return the request for a list of candidates. Nothing is left out.
+
+    Ids are given in the order of the list; the lines stand in alphabetical order, so that like
+    names stand together: a small model mistakes neighbours for one another.
+    """
     ids = request_ids(len(candidates))
-    lines = "\n".join(_line(*pair) for pair in zip(ids, candidates, strict=True))
+    pairs = sorted(zip(ids, candidates, strict=True), key=lambda pair: _place(pair[1].name))
+    lines = "\n".join(_line(*pair) for pair in pairs)
     first, other, last = subject.example
     example = [Listed(name=first), Listed(name=other), Listed(name=last)]
     words = {"one": subject.one, "many": subject.many}
@@ -118,6 +126,12 @@ def build_request(subject: Subject, candidates: Sequence[Listed]) -> Reconciliat
     return ReconciliationRequest(
         prompt=Prompt.of(user, system=SYSTEM_TEMPLATE.format(**words)), ids=ids
     )
+
+
+def _place(name: str) -> str:
+    """Return what a name is sorted by: without case, articles, amounts and signs before it."""
+    folded = cut(one_line(name), NAME_MAX_BYTES).casefold()
+    return _BEFORE_NAME.sub("", folded, count=1) or folded
 
 
 def _line(request_id: str, candidate: Listed) -> str:

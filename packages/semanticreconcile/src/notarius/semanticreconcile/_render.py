@@ -2,16 +2,20 @@
 
 Closed text: it is made of our own sentences, numbers of groups counted from 1, and ids that were
 in the request. Nothing that the model wrote, no category and no code can get into it. Its size
-is bounded for every reply, and its last part is always there.
+is bounded for every reply, and what to send is always said at its end.
+
+It ends with a list of the groups that may stay: a small model repeats its own mistakes when it is
+told what to change, and copies such a list. The groups in it do not share an id and break no rule,
+so that an answer which holds some of them is refused by no check.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from notarius.contracts import GUIDANCE_MAX_BYTES, InvariantError, IssueCount
 from notarius.semanticreconcile._categories import ALL_CATEGORIES, IssueCategory
 from notarius.semanticreconcile._prose import CATEGORY_PROSE, Prose
-from notarius.semanticreconcile._split import Part, RefusedGroup, TypedRefusal
+from notarius.semanticreconcile._split import Part, RefusedGroup, SafeGroup
 
 NUMBERS_MAX: Final = 10
 """Groups that one sentence names; the others are counted."""
@@ -25,13 +29,18 @@ OPENING: Final = (
     "An automated check of your answer found mistakes, so these groups were not used. "
     "Groups are counted from 1 in the order in which you wrote them."
 )
-BY_GROUP: Final = "What to change:"
-MORE: Final = "- The other groups named above: the same kinds of change."
+MORE: Final = "- The other groups named above: the same kinds of mistake."
 CLOSING: Final = (
-    "Make these changes and keep every group that was right. Leave a group out if fewer than two "
-    "ids remain in it. Now send the complete corrected answer, not only the changed groups: one "
-    'JSON object {"duplicate_groups": [...]} of the same form, and nothing else.'
+    'Now send one JSON object {"duplicate_groups": [...]} with exactly these groups and no others:'
 )
+CLOSING_LONG: Final = (
+    'Now send one JSON object {"duplicate_groups": [...]} with these groups, and with the other '
+    "groups of your answer that were right:"
+)
+CLOSING_EMPTY: Final = (
+    'Now send {"duplicate_groups": []}, or groups of two or more ids that you missed.'
+)
+IF_SAME: Final = "only if they are really the same"
 
 
 class UnmappedCategoryError(InvariantError):
@@ -48,27 +57,50 @@ class UnmappedCategoryError(InvariantError):
 def render_guidance(
     refused: Sequence[RefusedGroup],
     *,
+    kept: Sequence[SafeGroup] = (),
     domain_rule: str | None = None,
     prose: Mapping[IssueCategory, Prose] = CATEGORY_PROSE,
 ) -> str:
     """Return the correction for one or more refused groups, at most `GUIDANCE_MAX_BYTES` long.
 
-    `domain_rule` (at most `DOMAIN_RULE_MAX_BYTES`) follows the shared prose if a group was
-    refused because of it. Raises `UnmappedCategoryError` if a category has no prose, and
-    `ValueError` if there is nothing to say or the domain rule is too long.
+    `kept` are the groups of the same reply that were right. `domain_rule` (at most
+    `DOMAIN_RULE_MAX_BYTES`) follows the shared prose if a group was refused because of it. Raises
+    `UnmappedCategoryError` if a category has no prose, and `ValueError` if there is nothing to say
+    or the domain rule is too long.
     """
     if not refused:
         message = "there is no guidance without a refused group"
         raise ValueError(message)
     before = [OPENING, *_sentences(refused, prose)]
-    after = [CLOSING]
+    rule = []
     if domain_rule is not None and any(g.typed and g.typed.domain_rule for g in refused):
         if len(domain_rule.encode()) > DOMAIN_RULE_MAX_BYTES:
             message = f"a domain rule has at most {DOMAIN_RULE_MAX_BYTES} bytes"
             raise ValueError(message)
-        after.insert(0, domain_rule)
-    room = GUIDANCE_MAX_BYTES - sum(len(line.encode()) + 1 for line in (*before, *after))
-    return "\n".join((*before, *_by_group(refused, room), *after))
+        rule.append(domain_rule)
+    room = GUIDANCE_MAX_BYTES - _size((*before, *rule, CLOSING_LONG, MORE))
+    clashes = _fitting(_clashes(refused), room // 2)
+    if len(clashes) < sum(group.typed is not None for group in refused):
+        clashes.append(MORE)
+    right = list(_right(refused, kept))
+    shown = _fitting(right, room - _size(clashes))
+    closing = CLOSING_EMPTY if not right else CLOSING if shown == right else CLOSING_LONG
+    return "\n".join((*before, *clashes, *rule, closing, *shown))
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(len(line.encode()) + 1 for line in lines)
+
+
+def _fitting(lines: Iterable[str], room: int) -> list[str]:
+    """Return as many lines from the first on as there is room for, in bytes."""
+    shown: list[str] = []
+    for line in lines:
+        room -= _size((line,))
+        if room < 0:
+            break
+        shown.append(line)
+    return shown
 
 
 def _sentences(refused: Sequence[RefusedGroup], prose: Mapping[IssueCategory, Prose]) -> list[str]:
@@ -95,61 +127,55 @@ def _known(category: str, prose: Mapping[IssueCategory, Prose]) -> IssueCategory
     raise UnmappedCategoryError
 
 
-def _by_group(refused: Sequence[RefusedGroup], room: int) -> list[str]:
-    """Say for each group what may stay, for as many groups as there is room."""
-    lines: list[str] = []
-    left = room - len(BY_GROUP.encode()) - len(MORE.encode()) - 2
+def _clashes(refused: Sequence[RefusedGroup]) -> Iterator[str]:
+    """Say of each group that can't be one entry which of its ids are what."""
     for group in refused:
-        line = f"- Group {group.index + 1}: {_advice(group)}"
-        left -= len(line.encode()) + 1
-        if left < 0:
-            lines.append(MORE)
-            break
-        lines.append(line)
-    return [BY_GROUP, *lines]
-
-
-def _advice(group: RefusedGroup) -> str:
-    """Say in the request's own ids what a right version of the group could be."""
-    if group.has(IssueCategory.REPEATED_GROUP):
-        return "delete it; it is there already."
-    if len(group.ids) < 2:  # noqa: PLR2004 - a group is two or more
-        only = f" only {group.ids[0]} is in the candidate list," if group.ids else ""
-        return f"{only.strip()} delete it.".strip()
-    if group.typed is not None:
-        return _parts_advice(group.typed) + _overlap_advice(group)
-    overlap = _overlap_advice(group)
-    kept = f"its valid ids are {_ids(group.ids)}; write each of them once"
-    canonical = ", with one of them as canonical_id"
-    return f"{kept}{canonical}.{overlap}"
-
-
-def _parts_advice(typed: TypedRefusal) -> str:
-    """Say which ids clash, and which of them could still be a group."""
-    told = "; ".join(_part(part) for part in typed.parts[:PARTS_MAX])
-    if len(typed.parts) > PARTS_MAX:
-        told += f"; and {len(typed.parts) - PARTS_MAX} more kinds"
-    several = [part for part in typed.parts if len(part.ids) > 1][:PARTS_MAX]
-    same = [_ids(part.ids) for part in several if part.same]
-    perhaps = [_ids(part.ids) for part in several if not part.same]
-    advice = [f"{typed.reason} ({told})."]
-    if same:
-        advice.append(f"Right as {'one group' if len(same) == 1 else 'separate groups'}: ")
-        advice[-1] += f"{'; '.join(same)}."
-    advice += [f"{ids} only if they are really the same." for ids in perhaps]
-    advice.append("Leave its other ids out." if several else "Delete this group.")
-    return " ".join(advice)
+        if group.typed is not None:
+            told = "; ".join(map(_part, group.typed.parts[:PARTS_MAX]))
+            if len(group.typed.parts) > PARTS_MAX:
+                told += f"; and {len(group.typed.parts) - PARTS_MAX} more kinds"
+            yield f"- Group {group.index + 1}: {group.typed.reason} ({told})."
 
 
 def _part(part: Part) -> str:
     return f"{part.label}: {_ids(part.ids)}" if part.label else _ids(part.ids)
 
 
-def _overlap_advice(group: RefusedGroup) -> str:
-    if not group.shared:
-        return ""
-    verb = "stands" if len(group.shared) == 1 else "stand"
-    return f" {_ids(group.shared)} {verb} in another group too: keep one place only."
+def _right(refused: Sequence[RefusedGroup], kept: Sequence[SafeGroup]) -> Iterator[str]:
+    """List the groups that may stay, none of which shares an id with another.
+
+    Those are the groups that were right; what is known to be the same, from all groups together;
+    and what is left of the other groups where nothing speaks against it.
+    """
+    used: set[str] = set()
+    number = 0
+    for ids, remark in _candidates(refused, kept):
+        left = [request_id for request_id in ids if request_id not in used]
+        if len(left) > 1:
+            used.update(left)
+            number += 1
+            yield f"{number}. {_ids(left)} ({remark})" if remark else f"{number}. {_ids(left)}"
+
+
+def _candidates(
+    refused: Sequence[RefusedGroup], kept: Sequence[SafeGroup]
+) -> Iterator[tuple[Iterable[str], str]]:
+    known: dict[str, dict[str, None]] = {}
+    perhaps: list[tuple[Iterable[str], str]] = []
+    for group in refused:
+        if group.typed is None:
+            perhaps.append((group.ids, IF_SAME))
+            continue
+        for part in group.typed.parts:
+            if part.same:
+                known.setdefault(part.label, {}).update(dict.fromkeys(part.ids))
+            else:
+                perhaps.append((part.ids, IF_SAME))
+    for safe in kept:
+        yield safe.ids, ""
+    for label, ids in known.items():
+        yield ids, label
+    yield from perhaps
 
 
 def _groups(numbers: Sequence[int]) -> str:

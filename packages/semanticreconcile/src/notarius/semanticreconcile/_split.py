@@ -24,7 +24,8 @@ class Part(Value, frozen=True, kw_only=True):
     """Ids of a refused group that do not clash with each other.
 
     `label` says in closed words what they are ("gold coins"), or is empty. `same` says that they
-    are known to be the same thing, and not only that nothing speaks against it.
+    are known to be the same thing, and not only that nothing speaks against it; then parts of
+    several groups with one label are the same thing too.
     """
 
     label: str

@@ -1,0 +1,66 @@
+"""Protocol version 1 is frozen: what a model is asked and told, and what is refused.
+
+A change here is a change for every result that was measured and remembered with it. If one is
+meant, measure it first (docs/small-models.md), and then write the new values down.
+"""
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from notarius.contracts import (
+    CORRECTION_MODE,
+    GUIDANCE_MAX_BYTES,
+    ModelCandidate,
+    NormalizeRetry,
+    Produced,
+)
+from notarius.registries import (
+    ItemRules,
+    LocationRules,
+    NpcRules,
+    RegistryNormalizer,
+    registry_fingerprint,
+)
+from notarius.semanticreconcile import ALL_CATEGORIES, PROTOCOL, RESPONSE_SCHEMA
+
+FROZEN = {
+    NpcRules: "sha256:42f7b173e4368dcbf9a9695d3769ad371a9c9d1671e04bc94dfe3e1bc0df98d6",
+    ItemRules: "sha256:340c7ef209d52738c0ed2928493c86e7addf575b8a13795c6d351d9e1b36d687",
+    LocationRules: "sha256:62978a8508afcaaf7ed7df340067e6f53070a5a8d3b8a4af5af6fc78336559ad",
+}
+
+
+@pytest.mark.parametrize("rules", FROZEN)
+def test_the_policy_is_the_one_that_was_measured(
+    rules: type[NpcRules | ItemRules | LocationRules],
+) -> None:
+    """The fingerprint, which holds every text and rule, is that of version 1."""
+    assert registry_fingerprint(rules()) == FROZEN[rules]
+
+
+def test_the_exchange_keeps_its_structure(snapshot: SnapshotAssertion) -> None:
+    """Roles, schema, categories and the form of a correction; no sentence stands in it."""
+    rules = ItemRules()
+    names = ["gold", "5 gp", "silver", "rope", "Rope"]
+    candidates = [
+        rules.candidate_type(source_id=str(number), name=name) for number, name in enumerate(names)
+    ]
+    normalizer = RegistryNormalizer(rules, candidates)
+    answer = (
+        '{"duplicate_groups": [{"candidate_ids": ["c1", "c2", "c3"], "canonical_id": "c1"}, '
+        '{"candidate_ids": ["c4", "c5"], "canonical_id": "c4"}]}'
+    )
+    verdict = normalizer.normalize(Produced(result=ModelCandidate.of(answer)))
+    assert isinstance(verdict, NormalizeRetry)
+    assert verdict.guidance is not None
+    prompt = normalizer.request.prompt.messages
+    assert {
+        "protocol": PROTOCOL,
+        "correction": CORRECTION_MODE,
+        "guidance_max_bytes": GUIDANCE_MAX_BYTES,
+        "schema": RESPONSE_SCHEMA,
+        "categories": [category.value for category in ALL_CATEGORIES],
+        "roles": [message.role.value for message in prompt],
+        "list": prompt[-1].content.split("\n")[1 : len(names) + 1],
+        "may_stay": verdict.guidance.split("\n")[-2:],
+    } == snapshot
