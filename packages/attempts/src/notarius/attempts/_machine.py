@@ -345,7 +345,10 @@ class AttemptMachine(Generic[T]):
             )
         if retry is not None:
             record = msgspec.structs.replace(
-                record, reason_code=retry.reason_code, issue_counts=retry.issue_counts
+                record,
+                reason_code=retry.reason_code,
+                issue_counts=retry.issue_counts,
+                issues=retry.issues,
             )
         self._records = (*self._records, record)
 

@@ -7,7 +7,7 @@ from notarius.contracts._errors import ContractError
 from notarius.contracts._limits import ISSUES_MAX, OPERATOR_MESSAGE_MAX_BYTES
 from notarius.contracts._messages import AttemptCause
 from notarius.contracts._reply import FinishReason, StructuralDefect, Usage
-from notarius.contracts._retry import IssueCount
+from notarius.contracts._retry import IssueCount, IssueDetails
 from notarius.contracts._text import (
     require_code,
     require_count,
@@ -41,8 +41,8 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
     """The provenance of one attempt: digests and sizes, never texts.
 
     `number` counts from 1. `guidance_*` describe the correction that this attempt's request
-    carried, `issue_counts` what was refused in its reply. `response_*` are `None` if there was
-    no reply. Sizes are bytes, `duration_ms` milliseconds.
+    carried, `issue_counts` what was refused in its reply, and `issues` the first of it in detail.
+    `response_*` are `None` if there was no reply. Sizes are bytes, `duration_ms` milliseconds.
     """
 
     number: int
@@ -57,6 +57,7 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
     structural_defect: StructuralDefect | None = None
     reason_code: str | None = None
     issue_counts: tuple[IssueCount, ...] = ()
+    issues: tuple[IssueDetails, ...] = ()
     guidance_sha256: str | None = None
     guidance_bytes: int | None = None
     usage: Usage = Usage()
@@ -76,6 +77,7 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
         if self.reason_code is not None:
             require_code(self.reason_code, "the reason code")
         require_tuple(self.issue_counts, IssueCount, "the issue counts", max_items=ISSUES_MAX)
+        require_tuple(self.issues, IssueDetails, "the issues", max_items=ISSUES_MAX)
 
 
 def _require_pair(digest: str | None, size: int | None, what: str) -> None:
