@@ -11,7 +11,8 @@ class ChatCall(Value, frozen=True, kw_only=True):
 
     `timeout_s` is the time that is left in seconds, `None` for no limit. `variation` is 0 for the
     first call of an operation and another number for each later one: a cache must not answer those,
-    and a fixed seed must be varied by it, or a retry would be the same draw again.
+    and a fixed seed must be varied by it, or a retry would be the same draw again. `max_tokens`
+    bounds this reply, whatever the backend's own bound is.
     """
 
     messages: tuple[Message, ...]
@@ -19,6 +20,7 @@ class ChatCall(Value, frozen=True, kw_only=True):
     schema_json: str
     timeout_s: float | None = None
     variation: int = 0
+    max_tokens: int | None = None
 
     @property
     def bypass_cache(self) -> bool:

@@ -195,6 +195,8 @@ class AsyncOpenAIBackend:
         sampling = msgspec.structs.asdict(self._sampling)
         if self._sampling.seed is not None:
             sampling["seed"] = self._sampling.seed + call.variation
+        if call.max_tokens is not None:
+            sampling["max_tokens"] = call.max_tokens
         return parameters | {name: value for name, value in sampling.items() if value is not None}
 
 
