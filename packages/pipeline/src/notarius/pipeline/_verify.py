@@ -1,0 +1,591 @@
+"""Checks a folder of results: its files against the manifests, and what follows from them.
+
+Nothing in the folder is trusted. No link in it is followed, nothing but plain files is opened,
+what is read has a bound, and whatever is wrong becomes a line for a person.
+"""
+
+import contextlib
+import hashlib
+import io
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+from notarius.contracts import (
+    ContractError,
+    ProcessWarning,
+    RepeatedKeyError,
+    Usage,
+    canonical_json,
+    cut,
+    require_unique_keys,
+)
+from notarius.pipeline._errors import PROBLEMS_SHOWN_MAX, InputError
+from notarius.registries import (
+    ItemEntry,
+    ItemRules,
+    LocationEntry,
+    LocationRules,
+    NpcEntry,
+    NpcRules,
+    Registry,
+    RegistryKind,
+    RegistryRules,
+)
+
+T = TypeVar("T")
+
+# Names and schemas stand here once more, as the format fixes them: a check that took them from
+# what writes the files would agree with it whatever it wrote.
+REGISTRY: Final = "registry.json"
+WARNINGS: Final = "warnings.json"
+RECEIPT: Final = "receipt.json"
+MANIFEST: Final = "manifest.json"
+KINDS: Final[tuple[RegistryKind, ...]] = get_args(RegistryKind)
+"""The registries; a campaign's folder has a folder of each of these names, or of some."""
+OURS: Final = frozenset({REGISTRY, WARNINGS, RECEIPT, MANIFEST})
+"""What a manifest must account for. It can't list itself, and a failed run's receipt is in none."""
+JSON_MAX_BYTES: Final = 256 * 1024 * 1024
+"""The largest file whose content is read; digests are computed of files of any size."""
+
+_MANIFEST_MAX_BYTES: Final = 16 * 1024 * 1024
+_STAGING_PREFIX: Final = ".notarius-staging-"
+_SHOWN_MAX_BYTES: Final = 60
+_DECODER_WORDS_MAX_BYTES: Final = 180
+_NAMED_MAX: Final = 4
+_TYPES: Final[Mapping[RegistryKind, type[Registry[Any]]]] = MappingProxyType(
+    {"npc": Registry[NpcEntry], "item": Registry[ItemEntry], "location": Registry[LocationEntry]}
+)
+_RULES: Final[Mapping[RegistryKind, RegistryRules[Any, Any]]] = MappingProxyType(
+    {"npc": NpcRules(), "item": ItemRules(), "location": LocationRules()}
+)
+_RESTORE: Final = "bring it back from a copy, or run notarius again"
+_NO_LINK: Final = "put the file itself there"
+_DISTRUST: Final = "don't rely on it; run notarius again"
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that does not fit: the path of the file, what is wrong, and how to mend it."""
+
+    file: str
+    what: str
+    hint: str
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found. All texts can be written as JSON, whatever bytes a path has.
+
+    `files` counts the files that were compared with a manifest. `leftovers` are staging folders
+    that killed runs left behind, which is no fault of the results.
+    """
+
+    out: str
+    files: int
+    problems: tuple[Problem, ...]
+    leftovers: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything fits."""
+        return not self.problems
+
+
+class UnfitFileError(Exception):
+    """Why a file can't be used, and the remedy, both for a person."""
+
+    def __init__(self, what: str, hint: str = _RESTORE) -> None:
+        """Keep both."""
+        self.what = what
+        self.hint = hint
+        super().__init__(f"{what}; {hint}")
+
+
+class _Listed(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    size: _Count = msgspec.field(name="bytes")
+    sha256: str
+
+
+class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    files: tuple[_Listed, ...]
+
+
+class _Warnings(msgspec.Struct, frozen=True, kw_only=True):
+    warnings: tuple[ProcessWarning, ...]
+
+
+class _Budget(msgspec.Struct, frozen=True, kw_only=True):
+    spent: _Count
+
+
+class _Budgets(msgspec.Struct, frozen=True, kw_only=True):
+    normalize_retries: _Budget
+    repair_retries: _Budget
+    transport_retries: _Budget
+
+
+class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    part: int = 1  # of a list that was asked about in several parts
+    repairs: _Count
+    transport_retries: _Count
+    usage: Usage | None
+
+
+class _Input(msgspec.Struct, frozen=True, kw_only=True):
+    sha256: str
+    candidates: _Count
+
+
+class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a receipt that must fit other parts."""
+
+    outcome: Literal["accepted", "fell_back", "failed", "cancelled"]
+    registry: RegistryKind
+    input: _Input
+    budgets: _Budgets
+    attempts: tuple[_Attempt, ...]
+    usage: Usage | None
+
+    @property
+    def has_result(self) -> bool:
+        """Whether a registry was written."""
+        return self.outcome in {"accepted", "fell_back"}
+
+
+class _Schema(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str
+
+
+def verify(
+    out: Path, candidates: Mapping[RegistryKind, Path | Sequence[Path]] | None = None
+) -> Verification:
+    """Check a folder of results, or a campaign's folder of such folders.
+
+    `candidates` are the candidate files by registry, in the order of the run, to be compared with
+    the receipts. Raises `InputError` if `out` is no readable folder or holds no manifest
+    anywhere; whatever else is wrong is in the result.
+    """
+    held: dict[str, frozenset[str]] = {"": listing(out)}
+    held.update((kind, names_in(out / kind)) for kind in KINDS)
+    if not any(MANIFEST in names for names in held.values()):
+        raise InputError(
+            f"{out}: holds no {MANIFEST}, so no results; name a folder that was an --out"
+        )
+    sources = {
+        kind: (given,) if isinstance(given, Path) else tuple(given)
+        for kind, given in (candidates or {}).items()
+    }
+    check = _Check(out, held, sources)
+    check.run()
+    return Verification(
+        out=json_text(out),
+        files=len(check.compared),
+        problems=tuple(dict.fromkeys(check.problems)),  # a file may be read more than once
+        leftovers=tuple(
+            json_text(out / folder / name)
+            for folder, names in held.items()
+            for name in sorted(names)
+            if name.startswith(_STAGING_PREFIX)
+        ),
+    )
+
+
+def verification_lines(found: Verification) -> tuple[str, ...]:
+    """Return the result as lines for a person; of many problems only the first."""
+    verdict = "ok" if found.ok else counted(len(found.problems), "problem", "problems")
+    lines = [f"{found.out}: {verdict}, {counted(found.files, 'file', 'files')} compared"]
+    lines += [f"  {at.file}: {at.what}; {at.hint}" for at in found.problems[:PROBLEMS_SHOWN_MAX]]
+    if len(found.problems) > PROBLEMS_SHOWN_MAX:
+        lines.append(f"  and {len(found.problems) - PROBLEMS_SHOWN_MAX} more")
+    lines += [
+        f"  {left}: left behind by a run that was killed, no fault; it may be removed"
+        for left in found.leftovers[:PROBLEMS_SHOWN_MAX]
+    ]
+    return tuple(visible(line) for line in lines)
+
+
+class _Check:
+    """One check of one folder. Files go by their names below it, parted by slashes.
+
+    `held` are the names in the folder itself (`""`) and in those of the registries.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        held: Mapping[str, frozenset[str]],
+        candidates: Mapping[RegistryKind, Sequence[Path]],
+    ) -> None:
+        self._out = out
+        self._held = held
+        self._candidates = candidates
+        self._listed: set[str] = set()
+        self._readable: set[str] = set()  # folders whose manifest could be read
+        self.problems: list[Problem] = []
+        self.compared: set[str] = set()
+
+    def run(self) -> None:
+        """Find all problems."""
+        self._manifest("")
+        folders = self._folders()
+        for folder in folders:
+            if folder:
+                self._manifest(folder)
+        for folder in dict.fromkeys(("", *folders)):
+            self._unlisted(folder)
+        met = {self._contents(folder) for folder in folders}
+        for kind in sorted(self._candidates.keys() - met):
+            self._report(
+                "",
+                f"holds no readable receipt of {quoted(kind)} to compare the candidates with",
+                "name the folder of that run, or leave these candidates out",
+            )
+
+    def _folders(self) -> Sequence[str]:
+        """Return the folders with results: those of a campaign, or the folder itself.
+
+        A campaign's manifest lists files in them. If it can't be read, the registry tells: a
+        campaign's folder has none of its own.
+        """
+        parts = [kind for kind in KINDS if self._held[kind] & OURS]
+        nested = any("/" in name for name in self._listed)
+        lost = not self._readable and parts and REGISTRY not in self._held[""]
+        return parts if nested or lost else ("",)
+
+    def _report(self, name: str, what: str, hint: str) -> None:
+        path = self._out / name if name else self._out
+        self.problems.append(Problem(file=json_text(path), what=what, hint=hint))
+
+    def _read(self, name: str, reader: Callable[[Path, str], T]) -> T | None:
+        """Return what `reader` makes of a file; `None` if it is unfit, which is reported."""
+        try:
+            return reader(self._out, name)
+        except UnfitFileError as error:
+            self._report(name, error.what, error.hint)
+            return None
+
+    def _manifest(self, folder: str) -> None:
+        """Compare all files that a manifest lists."""
+        own = _join(folder, MANIFEST)
+        manifest = self._read(own, _read_manifest)
+        if manifest is None:
+            return
+        self._readable.add(folder)
+        for name, times in Counter(listed.name for listed in manifest.files).items():
+            if times > 1:
+                self._report(own, f"lists {quoted(name)} {times} times", _DISTRUST)
+        for listed in manifest.files:
+            if _leaves(listed.name):
+                self._report(
+                    own,
+                    f"lists {quoted(listed.name)}, which is no plain name below its folder",
+                    f"nothing was opened there; {_DISTRUST}",
+                )
+            else:
+                self._compare(_join(folder, listed.name), listed, own)
+
+    def _compare(self, name: str, listed: _Listed, manifest: str) -> None:
+        self._listed.add(name)
+        size = self._read(name, _size)
+        if size is None:
+            return
+        self.compared.add(name)
+        if size != listed.size:
+            what = f"has {counted(size, 'byte', 'bytes')}, but {manifest} says {listed.size}"
+            self._report(name, what, _RESTORE)
+        elif self._read(name, _digest) not in {listed.sha256, None}:
+            self._report(name, f"has other content than {manifest} says (SHA-256)", _RESTORE)
+
+    def _unlisted(self, folder: str) -> None:
+        """Report files that are there, though no manifest that could be read lists them."""
+        for name in sorted(self._held[folder] & OURS):
+            witnesses = {"", folder} - ({folder} if name == MANIFEST else set())
+            if witnesses & self._readable and _join(folder, name) not in self._listed:
+                self._report(
+                    _join(folder, name),
+                    "is there, but no manifest lists it",
+                    "it is no part of these results; move it away, or run notarius again",
+                )
+
+    def _contents(self, folder: str) -> str | None:
+        """Check one registry's files against each other; return the registry of its receipt."""
+        receipt = self._read(_join(folder, RECEIPT), _read_receipt)
+        wanted = set(self._held[folder])
+        if receipt is not None and receipt.has_result:
+            wanted |= {REGISTRY, WARNINGS}
+        if REGISTRY in wanted:
+            name = _join(folder, REGISTRY)
+            registry = self._read(name, read_registry)
+            if registry is not None:
+                self._faults(name, _registry_faults(*registry, receipt))
+        if WARNINGS in wanted:
+            name = _join(folder, WARNINGS)
+            warnings = self._read(name, _read_warnings)
+            if warnings is not None:
+                self._faults(name, _warnings_faults(warnings, receipt))
+        if receipt is None:
+            return None
+        name = _join(folder, RECEIPT)
+        self._faults(name, _receipt_faults(receipt, folder))
+        if receipt.registry in self._candidates:
+            self._input(name, receipt)
+        return receipt.registry
+
+    def _faults(self, name: str, faults: Iterator[str]) -> None:
+        for what in faults:
+            self._report(name, what, _DISTRUST)
+
+    def _input(self, name: str, receipt: _Receipt) -> None:
+        """Compare the input as a receipt knows it: one file's digest, or that of their list."""
+        paths = self._candidates[receipt.registry]
+        digests = []
+        for path in paths:
+            try:
+                with path.open("rb") as handle:
+                    digests.append(hashlib.file_digest(handle, "sha256").hexdigest())
+            except OSError as error:
+                what = f"can't be read ({_reason(error)})"
+                hint = "give the candidate file of that run"
+                self.problems.append(Problem(file=json_text(path), what=what, hint=hint))
+                return
+        found = (
+            digests[0] if len(digests) == 1 else hashlib.sha256(canonical_json(digests)).hexdigest()
+        )
+        if found != receipt.input.sha256:
+            self._report(
+                name,
+                f"was made from other candidates than {some([path.name for path in paths])}",
+                "give the files that the run had, in its order, or run notarius again with these",
+            )
+
+
+def _registry_faults(
+    kind: RegistryKind, registry: Registry[Any], receipt: _Receipt | None
+) -> Iterator[str]:
+    """Yield what contradicts itself in a registry, or the receipt beside it."""
+    times = Counter(source_id for entry in registry.entries for source_id in entry.source_ids)
+    repeated = [source_id for source_id, count in times.items() if count > 1]
+    if repeated:
+        many = counted(len(repeated), "source_id", "source_ids")
+        yield f"has {many} more than once: {some(repeated)}"
+    wrong = [e.entry_id for e in registry.entries if e.entry_id != _entry_id(kind, e.source_ids)]
+    if wrong:
+        many = counted(len(wrong), "entry_id", "entry_ids")
+        yield f"has {many} that the members do not give: {some(wrong)}"
+    if receipt is None:
+        return
+    if not receipt.has_result:
+        yield f"is there, but the receipt tells of no result (outcome `{receipt.outcome}`)"
+    if receipt.registry != kind:
+        yield f"is the {kind} registry, but the receipt is of {receipt.registry}"
+    if receipt.input.candidates != len(times):
+        yield (
+            f"holds {counted(len(times), 'candidate', 'candidates')}, "
+            f"but the receipt counts {receipt.input.candidates}"
+        )
+
+
+def _entry_id(kind: RegistryKind, source_ids: Sequence[str]) -> str | None:
+    """Return the id of an entry of these candidates; `None` if there can be no such entry."""
+    rules = _RULES[kind]
+    try:
+        members = [rules.candidate_type(source_id=one, name="any") for one in source_ids]
+    except ContractError:
+        return None
+    entry_id: str | None = rules.entry(members[0], members).entry_id if members else None
+    return entry_id
+
+
+def _warnings_faults(found: _Warnings, receipt: _Receipt | None) -> Iterator[str]:
+    count = len(found.warnings)
+    many = counted(count, "process warning", "process warnings")
+    if count > 1:
+        yield f"holds {many}; there is at most one"
+    elif receipt is not None and count != (receipt.outcome == "fell_back"):
+        yield f"holds {many}, which does not fit the outcome `{receipt.outcome}` of the receipt"
+
+
+def _receipt_faults(receipt: _Receipt, folder: str) -> Iterator[str]:
+    """Yield what contradicts itself in a receipt; `folder` is that of a campaign's registry."""
+    if folder not in {"", receipt.registry}:
+        yield f"is of the {receipt.registry} registry, but lies in the folder of {folder}"
+    attempts = receipt.attempts
+    parts = {attempt.part for attempt in attempts}
+    for what, budget, total in (
+        ("normalize", receipt.budgets.normalize_retries, len(attempts) - len(parts)),
+        ("repair", receipt.budgets.repair_retries, sum(a.repairs for a in attempts)),
+        (
+            "transport",
+            receipt.budgets.transport_retries,
+            sum(a.transport_retries for a in attempts),
+        ),
+    ):
+        if budget.spent != total:
+            yield f"says {budget.spent} {what} retries were spent; its attempts make {total}"
+    used = sum((a.usage or Usage() for a in attempts), start=Usage(input_tokens=0, output_tokens=0))
+    if used != (receipt.usage or Usage()):
+        yield "has a usage that is not the sum over its attempts"
+
+
+def listing(folder: Path) -> frozenset[str]:
+    """Return the names in a folder that a person named; raise `InputError` if it can't be read."""
+    try:
+        return frozenset(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise InputError(
+            f"{folder}: can't be read as a folder ({_reason(error)}); "
+            "name a folder that was an --out"
+        ) from None
+
+
+def names_in(folder: Path) -> frozenset[str]:
+    """Return the names in a folder; none if it is no folder, a link, or closed to us."""
+    try:
+        if stat.S_ISDIR(folder.lstat().st_mode):
+            return frozenset(path.name for path in folder.iterdir())
+    except OSError:
+        pass
+    return frozenset()
+
+
+def read_registry(folder: Path, name: str) -> tuple[RegistryKind, Registry[Any]]:
+    """Return a registry and which it is. Raises `UnfitFileError`."""
+    found = _json(folder, name, {_schema(kind): shape for kind, shape in _TYPES.items()})
+    return next(kind for kind in KINDS if found.schema == _schema(kind)), found
+
+
+def _schema(kind: RegistryKind) -> str:
+    return f"notarius.registry.{kind}.v1"
+
+
+def _read_manifest(folder: Path, name: str) -> _Manifest:
+    shapes = {"notarius.manifest.v1": _Manifest}
+    return _json(folder, name, shapes, max_bytes=_MANIFEST_MAX_BYTES)
+
+
+def _read_receipt(folder: Path, name: str) -> _Receipt:
+    return _json(folder, name, {"notarius.receipt.v1": _Receipt})
+
+
+def _read_warnings(folder: Path, name: str) -> _Warnings:
+    return _json(folder, name, {"notarius.warnings.v1": _Warnings})
+
+
+def _json(
+    folder: Path, name: str, shapes: Mapping[str, type[T]], *, max_bytes: int = JSON_MAX_BYTES
+) -> T:
+    """Return a JSON file in the shape that its schema stands for; other keys are passed over."""
+    data = _content(folder, name, max_bytes=max_bytes)
+    try:
+        schema = msgspec.json.decode(data, type=_Schema).schema
+        require_unique_keys(data)
+        if schema in shapes:
+            return msgspec.json.decode(data, type=shapes[schema])
+    except RecursionError:
+        hint = "make what `extra` holds flatter and run notarius again"
+        raise UnfitFileError("is nested too deeply", hint) from None
+    except RepeatedKeyError:
+        raise UnfitFileError("has an object with the same key twice") from None
+    except msgspec.ValidationError as error:
+        raise UnfitFileError(f"has another shape than it should ({_words(error)})") from None
+    except ValueError as error:
+        raise UnfitFileError(f"is no valid JSON ({_words(error)})") from None
+    raise UnfitFileError(
+        f"has the schema {quoted(schema)}, which does not belong here",
+        "use the version of notarius that wrote it, or run notarius again",
+    )
+
+
+def _words(error: Exception) -> str:
+    return cut(visible(str(error)), _DECODER_WORDS_MAX_BYTES)
+
+
+def _content(folder: Path, name: str, *, max_bytes: int) -> bytes:
+    with _opened(folder, name) as handle:
+        if os.fstat(handle.fileno()).st_size > max_bytes:
+            raise UnfitFileError(f"is larger than the {max_bytes} bytes that are looked at")
+        return handle.read(max_bytes)
+
+
+def _size(folder: Path, name: str) -> int:
+    with _opened(folder, name) as handle:
+        return os.fstat(handle.fileno()).st_size
+
+
+def _digest(folder: Path, name: str) -> str:
+    with _opened(folder, name) as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, name: str) -> Iterator[io.BufferedReader]:
+    """Open a plain file below `folder`; raise `UnfitFileError` rather than follow a link to it."""
+    path = folder
+    *parents, last = name.split("/")
+    try:
+        for parent in parents:
+            path /= parent
+            if stat.S_ISLNK(path.lstat().st_mode):
+                raise UnfitFileError("lies behind a link, which is not followed", _NO_LINK)
+        path /= last
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            raise UnfitFileError("is a link, which is not followed", _NO_LINK)
+        if not stat.S_ISREG(mode):  # opening a pipe could wait for ever
+            raise UnfitFileError("is no plain file")
+        with path.open("rb") as handle:
+            yield handle
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnfitFileError("is missing") from None
+    except OSError as error:
+        raise UnfitFileError(f"can't be read ({_reason(error)})") from None
+    except ValueError:  # a NUL, or letters that the file system's encoding does not have
+        raise UnfitFileError("has a name that no file can have here") from None
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _leaves(name: str) -> bool:
+    """Whether a name in a manifest could lead out of its folder, on any system."""
+    odd = any(character in name for character in "\\:")
+    return odd or any(part in {"", ".", ".."} for part in name.split("/"))
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+def visible(text: str) -> str:
+    """Replace what a terminal would obey instead of show, and what can't be encoded."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def json_text(path: Path) -> str:
+    """Return a path as JSON can hold it: its bytes need not be UTF-8."""
+    return str(path).encode(errors="replace").decode()
+
+
+def quoted(text: str) -> str:
+    """Return a piece of a file as one visible word, not long."""
+    return f"`{cut(visible(text[: _SHOWN_MAX_BYTES + 1]), _SHOWN_MAX_BYTES)}`"
+
+
+def some(texts: Sequence[str]) -> str:
+    """Return the first of these texts, and how many more there are."""
+    named = ", ".join(quoted(text) for text in texts[:_NAMED_MAX])
+    return named if len(texts) <= _NAMED_MAX else f"{named} and {len(texts) - _NAMED_MAX} more"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {one if number == 1 else many}"
