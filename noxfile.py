@@ -23,6 +23,17 @@ PACKAGES = (
     "pipeline",
 )
 REQUIRED_PYTHON = "3.11"
+# What docs/small-models.md reports; the smaller model gets shorter lists.
+REPORTED = {
+    "smol": (
+        *("--part", "report", "--refused", "104", "--sizes", "6,7,8"),
+        *("--lists", "coins=110,people=110,items=60,places=80"),
+    ),
+    "qwen": (
+        *("--part", "report", "--refused", "104", "--sizes", "8,9,10"),
+        *("--lists", "coins=110,people=36,items=16,places=28"),
+    ),
+}
 SUPPORTED_PYTHONS = (REQUIRED_PYTHON, "3.12", "3.13", "3.14")
 
 nox.needs_version = ">=2026"  # older ones are not tried
@@ -186,3 +197,43 @@ def smallmodel(session: nox.Session) -> None:
         path = session.run("python", "benchmarks/models.py", name, silent=True)
         session.env[f"NOTARIUS_MODEL_{name.upper()}"] = str(path).strip()
     session.run("pytest", "tests/smallmodel", *session.posargs)
+
+
+@nox.session(python=REQUIRED_PYTHON, requires=["build"], default=False)
+@nox.parametrize("model", [nox.param(name, id=name) for name in ("smol", "qwen")])
+def repair(session: nox.Session, model: str) -> None:
+    """Measure corrections against blind retries and two libraries; takes hours.
+
+    What is given after `--` goes to benchmarks/repair.py, as other lists or another part.
+    """
+    install_wheels(
+        session, *PACKAGES, extra=(*third_party(extras=True), *group("models"), *group("measure"))
+    )
+    peers = []
+    for name in ("instructor", "pydantic-ai"):
+        python = ROOT / ".nox" / f"repair-{name}" / "bin" / "python"
+        session.run("uv", "venv", "--quiet", "--clear", str(python.parents[1]), external=True)
+        session.run(
+            *("uv", "pip", "install", "--quiet", "--python", str(python)),
+            *("--constraint", str(CONSTRAINTS), "notarius-registries", *group(name)),
+            external=True,
+        )
+        peers += ["--peer", f"{name}={python}"]
+    found = session.run("python", "benchmarks/models.py", model, silent=True)
+    out = ROOT / "build" / f"repair-{model}.jsonl"
+    out.parent.mkdir(exist_ok=True)
+    out.unlink(missing_ok=True)
+    with subprocess.Popen(  # noqa: S603 - our own server
+        [*(str(Path(session.bin) / "python"), "benchmarks/serve.py", str(found).strip())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        address = server.stdout.readline().strip() if server.stdout else ""
+        session.run(
+            *("python", "-m", "benchmarks.repair", "--model", model, "--base-url", address),
+            *("--out", str(out), *peers, *(session.posargs or REPORTED[model])),
+        )
+        if server.stdin:
+            server.stdin.close()
+    session.run("python", "-m", "benchmarks.tables", str(out))
