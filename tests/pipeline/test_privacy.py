@@ -119,7 +119,7 @@ def test_a_traceback_tells_no_text_of_a_model(
 
         monkeypatch.setattr(RegistryNormalizer, "normalize", normalize)
         # It normalizes probes of its own, which are none of the run's attempts.
-        fingerprint = "notarius.pipeline._reconcile.registry_fingerprint"
+        fingerprint = "notarius.pipeline._exchange.registry_fingerprint"
         monkeypatch.setattr(fingerprint, lambda _: "sha256:0")
     settings = Settings(
         registry="npc",

@@ -78,3 +78,19 @@ def test_a_file_name_can_not_write_to_the_terminal(tmp_path: Path, out: Path) ->
     assert status == 2
     assert shown.count(b"[red]in") == 2
     assert b"\x1b]0;" not in shown
+
+
+def test_a_campaign_shows_a_line_for_each_registry(tmp_path: Path, out: Path) -> None:
+    """On a terminal each registry shows how many of its parts have ended."""
+    for kind in ("npc", "item"):
+        (tmp_path / f"{kind}.jsonl").write_text(
+            '{"source_id": "a", "name": "Ada"}\n{"source_id": "b", "name": "Bo"}\n'
+        )
+    status, said, shown = on_a_terminal("run", str(tmp_path), "--out", str(out))
+    assert status == 0
+    assert b"npc" in shown
+    assert b"item" in shown
+    assert b"1/1" in shown
+    assert b"\x1b" not in said
+    quiet = on_a_terminal("run", str(tmp_path), "--out", str(out), "--quiet")
+    assert quiet == (0, b"", b"")

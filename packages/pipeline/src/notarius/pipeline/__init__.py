@@ -2,19 +2,30 @@
 
 from importlib.metadata import version as _version
 
+from notarius.pipeline._campaign import Config
+from notarius.pipeline._diff import diff
 from notarius.pipeline._errors import ExitStatus, InputError
 from notarius.pipeline._models import BackendFactory
 from notarius.pipeline._reconcile import Settings, Summary, reconcile
+from notarius.pipeline._run import RunSettings, RunSummary, check_campaign, run_campaign
 from notarius.pipeline._similarity_backend import SimilarityBackend
+from notarius.pipeline._verify import verify
 
 __all__ = [
     "BackendFactory",
+    "Config",
     "ExitStatus",
     "InputError",
+    "RunSettings",
+    "RunSummary",
     "Settings",
     "SimilarityBackend",
     "Summary",
+    "check_campaign",
+    "diff",
     "reconcile",
+    "run_campaign",
+    "verify",
 ]
 
 

@@ -2,6 +2,7 @@
 
 import codecs
 import difflib
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,34 +33,54 @@ class _LineError(Exception):
     """What is wrong with one line, and the fix."""
 
 
-def read_candidates(path: Path, rules: RegistryRules[C, E]) -> tuple[tuple[C, ...], bytes]:
-    """Return the candidates of a file in order, and the bytes that were read.
+def read_candidates(paths: Sequence[Path], rules: RegistryRules[C, E]) -> tuple[tuple[C, ...], str]:
+    """Return the candidates of all files in order, and a digest of what was read.
 
+    The digest is that of the file, or, of several, the digest of the list of their digests.
     Raises `InputError` with file and line for every bad line: no JSON object, an unknown,
     missing, repeated or wrongly typed key, a blank name, another registry's kind, a `source_id`
     that stands twice. Blank lines are skipped; a byte-order mark at the start is allowed.
     """
+    candidates: list[C] = []
+    places: dict[str, tuple[Path, int]] = {}
+    problems: list[str] = []
+    digests: list[str] = []
+    for path in paths:
+        data = _read(path)
+        digests.append(_sha256(data))
+        for number, line in _lines(data):
+            try:
+                candidate = _candidate(line, rules)
+                first = places.setdefault(candidate.source_id, (path, number))
+                if first != (path, number):
+                    _fail(
+                        f"`source_id` stands in {_place(first, path)} already; "
+                        "give each candidate its own"
+                    )
+            except _LineError as error:
+                problems.append(f"{path}, line {number}: {error}")
+            else:
+                candidates.append(candidate)
+    if problems:
+        raise InputError(*problems)
+    digest = digests[0] if len(digests) == 1 else _sha256(canonical_json(digests))
+    return tuple(candidates), digest
+
+
+def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"{path}: can't be read ({reason}); give a candidate file") from None
-    candidates: list[C] = []
-    lines: dict[str, int] = {}
-    problems: list[str] = []
-    for number, line in _lines(data):
-        try:
-            candidate = _candidate(line, rules)
-            first = lines.setdefault(candidate.source_id, number)
-            if first != number:
-                _fail(f"`source_id` stands in line {first} already; give each candidate its own")
-        except _LineError as error:
-            problems.append(f"{path}, line {number}: {error}")
-        else:
-            candidates.append(candidate)
-    if problems:
-        raise InputError(*problems)
-    return tuple(candidates), data
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _place(first: tuple[Path, int], path: Path) -> str:
+    return f"line {first[1]}" if first[0] == path else f"{first[0]}, line {first[1]},"
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:

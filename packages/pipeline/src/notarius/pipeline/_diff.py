@@ -21,18 +21,14 @@ import msgspec
 
 from notarius.contracts import canonical_json
 from notarius.pipeline._errors import InputError
+from notarius.pipeline._shown import counted, json_text, quoted, some, visible
 from notarius.pipeline._verify import (
     KINDS,
     OURS,
     REGISTRY,
     UnfitFileError,
-    counted,
-    json_text,
     listing,
-    quoted,
     read_registry,
-    some,
-    visible,
 )
 from notarius.registries import Entry, Registry, RegistryKind
 

@@ -7,12 +7,13 @@ manifest last: while it does not fit the other files, the set is not complete.
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -64,14 +65,35 @@ def publish(folder: Path, files: Mapping[str, object]) -> tuple[Path, ...]:
     Raises `InputError` if that is not possible; then the old files are still there, each whole.
     """
     contents = {name: canonical_json(value) + b"\n" for name, value in files.items()}
-    manifest = {
-        "schema": "notarius.manifest.v1",
-        "files": [
-            {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in sorted(contents.items())
-        ],
-    }
-    return _replace(folder, {**contents, MANIFEST: canonical_json(manifest) + b"\n"})
+    return _replace(folder, {**contents, MANIFEST: _manifest(contents)})
+
+
+def _manifest(contents: Mapping[str, bytes]) -> bytes:
+    listed = [
+        {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in sorted(contents.items())
+    ]
+    return canonical_json({"schema": "notarius.manifest.v1", "files": listed}) + b"\n"
+
+
+def publish_over(folder: Path, name: str, value: object, inside: Sequence[str]) -> tuple[Path, ...]:
+    """Write a JSON file, and a manifest over it and over the sets in the folders `inside`.
+
+    Those are listed by names such as `npc/registry.json`, their own manifests too. Raises
+    `InputError` as `publish` does.
+    """
+    data = canonical_json(value) + b"\n"
+    listed = {name: data}
+    try:
+        for other in inside:
+            manifest = folder / other / MANIFEST
+            if manifest.exists():
+                names = [item["name"] for item in json.loads(manifest.read_bytes())["files"]]
+                for found in (*names, MANIFEST):
+                    listed[f"{other}/{found}"] = (folder / other / found).read_bytes()
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return _replace(folder, {name: data, MANIFEST: _manifest(listed)})
 
 
 def discard(path: Path) -> None:

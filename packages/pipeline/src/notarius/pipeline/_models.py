@@ -1,16 +1,19 @@
 """Who is asked: the built-in matcher, a server, or a model in this process."""
 
 import contextlib
+import hashlib
 import os
+import threading
 import urllib.parse
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 
-from notarius.contracts import ContractError, has_lone_surrogate
-from notarius.llmruntime import BlockingBackend, ChatBackend, Sampling
+from notarius.contracts import Cancellation, ContractError, Reply, has_lone_surrogate
+from notarius.llmruntime import BlockingBackend, ChatBackend, ChatCall, Sampling
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._similarity_backend import SimilarityBackend
 from notarius.registries import Candidate, RegistryKind, RegistryNormalizer
@@ -25,9 +28,15 @@ IN_PROCESS: Final = "llama:"
 API_KEY_ENV: Final = "OPENAI_API_KEY"
 """The variable that holds a server's key unless another is named."""
 
+IN_PROCESS_CONTEXT_TOKENS: Final = 16_384
+"""Tokens of prompts and replies together that a model in this process has room for."""
+
 REPLY_TOKENS: Final = 256
 REPLY_TOKENS_PER_CANDIDATE: Final = 48
 """A reply may have so many tokens: every candidate could stand in a pretty-printed group."""
+SAMPLING: Final = Sampling(temperature=0.3, seed=1)
+"""A little above 0, so that another attempt can be another answer, with a fixed seed, so that the
+same run is the same again where the server allows it."""
 
 
 class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +45,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
     name: str = SIMILARITY
     base_url: str | None = None
     api_key_env: str | None = None
+    context_tokens: int | None = None
 
     def __post_init__(self) -> None:
         """Check what can be checked without a model."""
@@ -83,13 +93,55 @@ def _require_key(variable: str | None) -> None:
         raise InputError(f"{name}: holds characters that no key has; set it anew")
 
 
+class ModelIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model is asked (`name` for people, `identity` to tell models apart) and how.
+
+    `sampling` says how it is to write about so many candidates. `context_tokens` is the longest
+    exchange that it can take, `None` for no limit.
+    """
+
+    name: str
+    identity: str
+    sampling: Callable[[int], Sampling | None]
+    context_tokens: int | None = None
+
+
+def identify(choice: ModelChoice) -> ModelIdentity:
+    """Return who is asked, told apart by what decides its answers.
+
+    That is the address and the name of a model at a server, the content of a file, and for the
+    matcher the versions of what it is made of.
+    """
+    if choice.name == SIMILARITY:
+        made_of = [f"{name} {version(name)}" for name in ("notarius-pipeline", "rapidfuzz")]
+        identity = f"{SIMILARITY} ({', '.join(made_of)})"
+    elif choice.name.startswith(IN_PROCESS):
+        with Path(choice.name.removeprefix(IN_PROCESS)).open("rb") as file:
+            identity = f"{IN_PROCESS}{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    else:
+        identity = f"{choice.name} at {choice.base_url}"
+    return ModelIdentity(
+        name=choice.name,
+        identity=identity,
+        sampling=lambda candidates: sampling_for(choice.name, candidates),
+        context_tokens=choice.context_tokens or default_context(choice.name),
+    )
+
+
+def default_context(model: str) -> int | None:
+    """Return the tokens that a model takes where nothing else is said: known for our own only."""
+    return IN_PROCESS_CONTEXT_TOKENS if model.startswith(IN_PROCESS) else None
+
+
 class Models:
-    """Opens the chosen model when it is needed, and closes it at the end."""
+    """Opens the chosen model when it is first needed, and closes it at the end. Thread-safe."""
 
     def __init__(self, choice: ModelChoice) -> None:
         """Open nothing yet."""
         self._choice = choice
-        self._open = contextlib.ExitStack()
+        self._stack = contextlib.ExitStack()
+        self._lock = threading.Lock()
+        self._opened: BlockingBackend | None = None
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -97,7 +149,11 @@ class Models:
 
     def __exit__(self, *_: object) -> None:
         """Close what was opened."""
-        self._open.close()
+        self.close()
+
+    def close(self) -> None:
+        """Close what was opened; a second time does nothing."""
+        self._stack.close()
 
     def backend(
         self,
@@ -108,11 +164,16 @@ class Models:
         """Return the backend for one list. Raises `InputError` if the model can't be had."""
         if self._choice.name == SIMILARITY:
             return SimilarityBackend(kind, candidates, normalizer)
-        sampling = sampling_for(self._choice.name, len(candidates))
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._stack.enter_context(self._open())
+        return _Bounded(self._opened, reply_tokens(len(candidates)))
+
+    def _open(self) -> BlockingBackend:
         try:
             if self._choice.name.startswith(SERVER):
-                return self._open.enter_context(self._server(sampling))
-            return self._open.enter_context(self._in_process(sampling))
+                return self._server()
+            return self._in_process()
         except ImportError:
             extra = self._choice.name.partition(":")[0]
             raise InputError(
@@ -121,7 +182,7 @@ class Models:
         except ContractError as error:
             raise InputError(f"--model: {error}") from None
 
-    def _server(self, sampling: Sampling | None) -> BlockingBackend:
+    def _server(self) -> BlockingBackend:
         from notarius.llmruntime.openai import AsyncOpenAIBackend  # noqa: PLC0415 - an extra
 
         return BlockingBackend(
@@ -129,27 +190,37 @@ class Models:
                 self._choice.name.removeprefix(SERVER),
                 base_url=self._choice.base_url,
                 api_key=os.environ.get(self._choice.api_key_env or API_KEY_ENV),
-                sampling=sampling,
+                sampling=SAMPLING,
             )
         )
 
-    def _in_process(self, sampling: Sampling | None) -> BlockingBackend:
+    def _in_process(self) -> BlockingBackend:
         from notarius.llmruntime.llama import AsyncLlamaBackend  # noqa: PLC0415 - an extra
 
         file = Path(self._choice.name.removeprefix(IN_PROCESS))
-        return BlockingBackend(AsyncLlamaBackend(file, sampling=sampling))
+        context = self._choice.context_tokens or IN_PROCESS_CONTEXT_TOKENS
+        return BlockingBackend(AsyncLlamaBackend(file, sampling=SAMPLING, context_tokens=context))
+
+
+class _Bounded:
+    """A backend whose replies have at most so many tokens."""
+
+    def __init__(self, backend: ChatBackend, max_tokens: int) -> None:
+        self._backend = backend
+        self._max_tokens = max_tokens
+
+    def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
+        bounded = msgspec.structs.replace(call, max_tokens=self._max_tokens)
+        return self._backend.complete(bounded, cancellation=cancellation)
+
+
+def reply_tokens(candidates: int) -> int:
+    """Return how many tokens a reply about so many candidates may have."""
+    return REPLY_TOKENS + REPLY_TOKENS_PER_CANDIDATE * candidates
 
 
 def sampling_for(model: str, candidates: int) -> Sampling | None:
-    """Return how a model is to write about so many candidates; `None` for the matcher.
-
-    A little above 0, so that another attempt can be another answer, with a fixed seed, so that
-    the same run is the same again where the server allows it.
-    """
+    """Return how a model is to write about so many candidates; `None` for the matcher."""
     if model == SIMILARITY:
         return None
-    return Sampling(
-        temperature=0.3,
-        seed=1,
-        max_tokens=REPLY_TOKENS + REPLY_TOKENS_PER_CANDIDATE * candidates,
-    )
+    return msgspec.structs.replace(SAMPLING, max_tokens=reply_tokens(candidates))

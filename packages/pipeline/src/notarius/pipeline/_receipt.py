@@ -5,23 +5,15 @@ from typing import Any
 
 import msgspec
 
-from notarius.attempts import AttemptPolicy
-from notarius.contracts import (
-    Accepted,
-    AttemptRecord,
-    Cancelled,
-    Failed,
-    FellBack,
-    Outcome,
-    ProcessWarning,
-    Usage,
-    total_usage,
-)
+from notarius.contracts import AttemptRecord, ProcessWarning, Usage, total_usage
 from notarius.llmruntime import Sampling
+from notarius.pipeline._exchange import Budgets
+from notarius.pipeline._result import Result, applied_attempt, outcome_name
+from notarius.pipeline._settle import Part, Settled
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a receipt says beside the outcome. Digests are 64 hexadecimal digits."""
+    """What a receipt says beside the result. Digests are 64 hexadecimal digits."""
 
     registry: str
     model: str
@@ -29,33 +21,19 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     input_sha256: str
     candidates: int
     prompt_sha256: str
-    policy: AttemptPolicy
-    repair_retries: int
-    transport_retries: int
+    budgets: Budgets
     sampling: Sampling | None = None
 
 
-def outcome_name(outcome: Outcome[Any]) -> str:
-    """Return `accepted`, `fell_back`, `failed` or `cancelled`."""
-    match outcome:
-        case Accepted():
-            return "accepted"
-        case FellBack():
-            return "fell_back"
-        case Failed():
-            return "failed"
-        case Cancelled():
-            return "cancelled"
-
-
-def receipt(facts: RunFacts, outcome: Outcome[Any]) -> dict[str, Any]:
+def receipt(facts: RunFacts, result: Result) -> dict[str, Any]:
     """Return the content of `receipt.json`."""
-    records = outcome.records
+    records = result.records
+    policy = facts.budgets.policy
     return {
         "schema": "notarius.receipt.v1",
-        "outcome": outcome_name(outcome),
-        "applied_attempt": _applied_attempt(outcome),
-        "failure": _failure(outcome),
+        "outcome": result.outcome,
+        "applied_attempt": result.applied_attempt,
+        "failure": _failure(result),
         "registry": facts.registry,
         "model": facts.model,
         "sampling": facts.sampling,
@@ -64,22 +42,27 @@ def receipt(facts: RunFacts, outcome: Outcome[Any]) -> dict[str, Any]:
         "prompt_sha256": facts.prompt_sha256,
         "budgets": {
             "normalize_retries": {
-                "allowed": facts.policy.normalize_retries,
-                "spent": max(0, len(records) - 1),
+                "allowed": policy.normalize_retries,
+                "spent": sum(max(0, len(item.outcome.records) - 1) for item in result.settled),
             },
             "repair_retries": {
-                "allowed_per_attempt": facts.repair_retries,
+                "allowed_per_attempt": facts.budgets.repair_retries,
                 "spent": sum(record.repairs for record in records),
             },
             "transport_retries": {
-                "allowed_per_attempt": facts.transport_retries,
+                "allowed_per_attempt": facts.budgets.transport_retries,
                 "spent": sum(record.transport_retries for record in records),
             },
-            "deadline_s": facts.policy.deadline_s,
-            "terminal": facts.policy.terminal.value,
+            "deadline_s": policy.deadline_s,
+            "terminal": policy.terminal.value,
         },
-        "attempts": [_attempt(record) for record in records],
-        "usage": _usage(total_usage(records)),
+        "attempts": [
+            _attempt(item.part, record)
+            for item in result.settled
+            for record in item.outcome.records
+        ],
+        "parts": [_part(item) for item in result.settled],
+        "usage": usage_of(total_usage(records)),
     }
 
 
@@ -91,30 +74,56 @@ def warnings(found: Sequence[ProcessWarning]) -> dict[str, Any]:
     }
 
 
-def _applied_attempt(outcome: Outcome[Any]) -> int | None:
-    match outcome:
-        case Accepted(records=records):
-            return len(records) or None
-        case FellBack(applied_attempt=number):
-            return number
-        case Failed() | Cancelled():
-            return None
-
-
-def _failure(outcome: Outcome[Any]) -> dict[str, str] | None:
-    if not isinstance(outcome, Failed):
+def _failure(result: Result) -> dict[str, str] | None:
+    if result.failure is None:
         return None
-    return {"kind": outcome.kind.value, "code": outcome.code, "message": outcome.message}
+    failed = result.failure
+    return {"kind": failed.kind.value, "code": failed.code, "message": failed.message}
 
 
-def _attempt(record: AttemptRecord) -> dict[str, Any]:
+def _part(item: Settled) -> dict[str, Any]:
+    """Say how one part ended; `remembered` ones cost nothing in this run."""
+    return {
+        "number": item.part.number,
+        "candidates": len(item.part.exchange.candidates),
+        "prompt_sha256": item.part.normalizer.request.prompt.sha256,
+        "outcome": outcome_name(item.outcome),
+        "applied_attempt": applied_attempt(item.outcome),
+        "remembered": item.remembered,
+    }
+
+
+def _attempt(part: Part, record: AttemptRecord) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(record)
+    plain["part"] = part.number
     plain["issue_counts"] = {item.category: item.count for item in record.issue_counts}
-    plain["usage"] = _usage(record.usage)
+    plain["usage"] = usage_of(record.usage)
+    del plain["issues"]
+    plain["refused"] = _refused(part, record)
     return plain
 
 
-def _usage(usage: Usage) -> dict[str, int] | None:
+def _refused(part: Part, record: AttemptRecord) -> list[dict[str, Any]]:
+    """Say of the first refused groups which candidates they were about; `group` counts from 1."""
+    source_ids = {
+        request_id: candidate.source_id
+        for request_id, candidate in zip(
+            part.normalizer.request.ids, part.exchange.candidates, strict=True
+        )
+    }
+    groups: dict[int, dict[str, Any]] = {}
+    for issue in record.issues:
+        group = groups.setdefault(
+            issue.group_index + 1,
+            {"group": issue.group_index + 1, "categories": [], "source_ids": {}},
+        )
+        group["categories"].append(issue.category)
+        for request_id in issue.request_ids:
+            group["source_ids"][source_ids[request_id]] = None
+    return [{**group, "source_ids": list(group["source_ids"])} for group in groups.values()]
+
+
+def usage_of(usage: Usage) -> dict[str, int] | None:
     """Return the tokens, or `None` where nothing is known."""
     known = {
         name: tokens

@@ -27,6 +27,7 @@ from notarius.contracts import (
     require_unique_keys,
 )
 from notarius.pipeline._errors import PROBLEMS_SHOWN_MAX, InputError
+from notarius.pipeline._shown import counted, json_text, quoted, some, visible
 from notarius.registries import (
     ItemEntry,
     ItemRules,
@@ -56,9 +57,7 @@ JSON_MAX_BYTES: Final = 256 * 1024 * 1024
 
 _MANIFEST_MAX_BYTES: Final = 16 * 1024 * 1024
 _STAGING_PREFIX: Final = ".notarius-staging-"
-_SHOWN_MAX_BYTES: Final = 60
 _DECODER_WORDS_MAX_BYTES: Final = 180
-_NAMED_MAX: Final = 4
 _TYPES: Final[Mapping[RegistryKind, type[Registry[Any]]]] = MappingProxyType(
     {"npc": Registry[NpcEntry], "item": Registry[ItemEntry], "location": Registry[LocationEntry]}
 )
@@ -563,29 +562,3 @@ def _leaves(name: str) -> bool:
 
 def _reason(error: OSError) -> str:
     return error.strerror or type(error).__name__
-
-
-def visible(text: str) -> str:
-    """Replace what a terminal would obey instead of show, and what can't be encoded."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def json_text(path: Path) -> str:
-    """Return a path as JSON can hold it: its bytes need not be UTF-8."""
-    return str(path).encode(errors="replace").decode()
-
-
-def quoted(text: str) -> str:
-    """Return a piece of a file as one visible word, not long."""
-    return f"`{cut(visible(text[: _SHOWN_MAX_BYTES + 1]), _SHOWN_MAX_BYTES)}`"
-
-
-def some(texts: Sequence[str]) -> str:
-    """Return the first of these texts, and how many more there are."""
-    named = ", ".join(quoted(text) for text in texts[:_NAMED_MAX])
-    return named if len(texts) <= _NAMED_MAX else f"{named} and {len(texts) - _NAMED_MAX} more"
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {one if number == 1 else many}"

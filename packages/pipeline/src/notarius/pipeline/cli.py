@@ -1,31 +1,37 @@
-"""The `notarius` command: options in, `reconcile` called, results told."""
+"""The `notarius` command: options in, one function of the package called, results told."""
 
 import contextlib
 import enum
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
+import msgspec
 import typer
 from msgspec.structs import replace
-from rich.console import Console
-from rich.markup import escape
 
 from notarius.attempts import AttemptPolicy, TerminalPolicy
-from notarius.contracts import (
-    AttemptCause,
-    FailureKind,
-    NotariusError,
-    ProducerRequest,
-    canonical_json,
-)
+from notarius.contracts import FailureKind, NotariusError, ProcessWarning, canonical_json
+from notarius.pipeline._campaign import Config
+from notarius.pipeline._diff import diff, difference_lines
 from notarius.pipeline._errors import ExitStatus, InputError
-from notarius.pipeline._models import SIMILARITY, ModelChoice, Models
+from notarius.pipeline._models import Models
+from notarius.pipeline._progress import reconcile_progress, run_progress
 from notarius.pipeline._reconcile import FAILED_RECEIPT, Settings, Summary, reconcile
+from notarius.pipeline._run import (
+    CHECKPOINTS,
+    Plan,
+    RunSettings,
+    RunSummary,
+    check_campaign,
+    run_campaign,
+)
+from notarius.pipeline._shown import counted, json_text, visible
+from notarius.pipeline._verify import verification_lines, verify
 
 __all__ = ["app", "main"]
 
@@ -39,12 +45,6 @@ app = typer.Typer(
 )
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING")
-_CAUSES: Final = {
-    AttemptCause.INITIAL: "asking",
-    AttemptCause.STRUCTURAL_RETRY: "asking again, the last answer could not be read",
-    AttemptCause.MODULE_RETRY: "asking again",
-    AttemptCause.CORRECTIVE_RETRY: "asking for a corrected answer",
-}
 
 
 class RegistryOption(enum.StrEnum):
@@ -60,6 +60,64 @@ class FormatOption(enum.StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+_Model: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="similarity|openai:NAME|llama:FILE.gguf",
+        help="Who is asked. `similarity` (the default) compares names, without model or network.",
+    ),
+]
+_BaseUrl: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="URL", help="Address of an OpenAI-compatible server.")
+]
+_ApiKeyEnv: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="VAR", help="Environment variable that holds the server's key."),
+]
+_ContextTokens: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Longest exchange that the model can take; a longer list is asked about in parts.",
+    ),
+]
+_NormalizeRetries: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help=f"Times to ask again after a refused answer ({AttemptPolicy().normalize_retries}).",
+    ),
+]
+_RepairRetries: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Times to ask for readable JSON, an attempt (1)."),
+]
+_TransportRetries: TypeAlias = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Times to repeat a failed call, an attempt (2)."),
+]
+_Deadline: TypeAlias = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Time for the whole operation; no limit if left out."),
+]
+_Terminal: TypeAlias = Annotated[
+    TerminalPolicy | None,
+    typer.Option(help="When all retries are spent: apply what is safe (the default), or fail."),
+]
+_Debug: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Write raw prompts and replies there (a folder for you alone)."
+    ),
+]
+_Format: TypeAlias = Annotated[
+    FormatOption, typer.Option("--format", help="How the result is printed.")
+]
+_Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="No summary and no progress.")]
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes the flag's value
@@ -89,49 +147,18 @@ def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
     ],
     registry: Annotated[RegistryOption, typer.Option(help="Which registry this is.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the output files.")],
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="similarity|openai:NAME|llama:FILE.gguf",
-            help="Who is asked. `similarity` compares names, without model or network.",
-        ),
-    ] = SIMILARITY,
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Address of an OpenAI-compatible server.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option(metavar="VAR", help="Environment variable that holds the server's key."),
-    ] = None,
-    normalize_retries: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Times to ask again after a refused answer.")
-    ] = AttemptPolicy().normalize_retries,
-    repair_retries: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Times to ask for readable JSON, an attempt.")
-    ] = 1,
-    transport_retries: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Times to repeat a failed call, an attempt.")
-    ] = 2,
-    deadline: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Time for the whole operation; no limit if left out."),
-    ] = None,
-    terminal: Annotated[
-        TerminalPolicy,
-        typer.Option(help="When all retries are spent: apply what is safe, or fail."),
-    ] = TerminalPolicy.FALLBACK,
-    debug_exchange: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Write raw prompts and replies there (a folder for you alone)."
-        ),
-    ] = None,
-    output_format: Annotated[
-        FormatOption, typer.Option("--format", help="How the summary is printed.")
-    ] = FormatOption.TEXT,
-    quiet: Annotated[  # noqa: FBT002 - typer makes a flag of it
-        bool, typer.Option("--quiet", help="No summary and no progress.")
-    ] = False,
+    model: _Model = None,
+    base_url: _BaseUrl = None,
+    api_key_env: _ApiKeyEnv = None,
+    context_tokens: _ContextTokens = None,
+    normalize_retries: _NormalizeRetries = None,
+    repair_retries: _RepairRetries = None,
+    transport_retries: _TransportRetries = None,
+    deadline: _Deadline = None,
+    terminal: _Terminal = None,
+    debug_exchange: _Debug = None,
+    output_format: _Format = FormatOption.TEXT,
+    quiet: _Quiet = False,  # noqa: FBT002 - typer makes a flag of it
 ) -> None:
     """Find duplicates among candidates and write the registry that results.
 
@@ -139,45 +166,178 @@ def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
     0 done, 2 bad input or usage, 3 retries spent with --terminal fail, 4 no answer from the
     model, 130 interrupted.
     """
-    try:
-        _set_log_level()
-        choice = ModelChoice(name=model, base_url=base_url, api_key_env=api_key_env)
-        if deadline is not None and not deadline > 0:
-            raise InputError("--deadline: must be more than 0 seconds; leave it out for no limit")
+    with _told(out, "start again"):
+        options = _options(
+            model=model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            context_tokens=context_tokens,
+            normalize_retries=normalize_retries,
+            repair_retries=repair_retries,
+            transport_retries=transport_retries,
+            deadline=deadline,
+            terminal=terminal,
+        )
+        choice = options.choice()
+        budgets = options.budgets()
         settings = Settings(
             registry=registry.value,
             candidates=candidates,
             out=out,
-            model=model,
-            policy=AttemptPolicy(
-                normalize_retries=normalize_retries, terminal=terminal, deadline_s=deadline
-            ),
-            repair_retries=repair_retries,
-            transport_retries=transport_retries,
+            model=choice.name,
+            policy=budgets.policy,
+            repair_retries=budgets.repair_retries,
+            transport_retries=budgets.transport_retries,
+            context_tokens=context_tokens,
             debug_exchange=debug_exchange,
         )
-        with Models(choice) as models, _progress(settings, quiet=quiet) as starting:
+        most = budgets.policy.normalize_retries + 1
+        with (
+            Models(choice) as models,
+            reconcile_progress(registry.value, candidates, most, quiet=quiet) as starting,
+        ):
             summary = reconcile(settings, backend=models.backend, starting=starting)
-    except InputError as error:
-        for line in str(error).splitlines():
-            typer.echo(f"error: {_visible(line)}", err=True)
-        raise typer.Exit(ExitStatus.BAD_INPUT) from None
-    except KeyboardInterrupt:
-        typer.echo(
-            f"interrupted: each file in {_visible(str(out))} is whole, the new one or the one "
-            "before; run the same command to start again",
-            err=True,
-        )
-        raise typer.Exit(ExitStatus.INTERRUPTED) from None
-    except NotariusError as error:
-        typer.echo(
-            f"error: a fault in notarius ({type(error).__name__}): {_visible(str(error))}", err=True
-        )
-        raise typer.Exit(ExitStatus.FAULT) from None
     # The work is done: a reader of the summary who has gone away changes nothing about that.
     with contextlib.suppress(OSError):
         _tell(summary, output_format, quiet=quiet)
     raise typer.Exit(_status(summary))
+
+
+@app.command(
+    name="run",
+    epilog="Example: notarius run campaign/ --out registries/ --model openai:qwen2.5 "
+    "--base-url http://127.0.0.1:8080/v1",
+)
+def run_command(  # noqa: PLR0913, PLR0917 - the options of the command
+    campaign: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CAMPAIGN",
+            help="Folder with npc.jsonl, item.jsonl and location.jsonl (any of them).",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="OUT", help="Folder for the output folders.")],
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help=f"Where results are remembered; OUT/{CHECKPOINTS} if left out."
+        ),
+    ] = None,
+    retry_fallbacks: Annotated[  # noqa: FBT002 - typer makes a flag of it
+        bool, typer.Option("--retry-fallbacks", help="Ask again where an earlier run fell back.")
+    ] = False,
+    model: _Model = None,
+    base_url: _BaseUrl = None,
+    api_key_env: _ApiKeyEnv = None,
+    context_tokens: _ContextTokens = None,
+    at_once: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Requests at a time (4 for a server, else 1)."),
+    ] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="processes|dask://HOST:PORT",
+            help="Who asks: processes of this machine, or the workers of a Dask cluster.",
+        ),
+    ] = None,
+    normalize_retries: _NormalizeRetries = None,
+    repair_retries: _RepairRetries = None,
+    transport_retries: _TransportRetries = None,
+    deadline: _Deadline = None,
+    terminal: _Terminal = None,
+    debug_exchange: _Debug = None,
+    output_format: _Format = FormatOption.TEXT,
+    quiet: _Quiet = False,  # noqa: FBT002 - typer makes a flag of it
+) -> None:
+    """Reconcile all registries of a campaign; what has not changed is not asked again.
+
+    A file notarius.toml in the campaign may say the same as the options, which win. Writes
+    OUT/npc/, OUT/item/ and OUT/location/ with the files of `notarius reconcile`, and a receipt
+    and a manifest over all. Exit status: as for `notarius reconcile`, the worst of all registries.
+    """
+    with _told(out, "go on where this run was stopped"):
+        options = _options(
+            model=model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            context_tokens=context_tokens,
+            at_once=at_once,
+            normalize_retries=normalize_retries,
+            repair_retries=repair_retries,
+            transport_retries=transport_retries,
+            deadline=deadline,
+            terminal=terminal,
+        )
+        settings = RunSettings(
+            campaign=campaign,
+            out=out,
+            options=options,
+            checkpoints=checkpoints,
+            retry_fallbacks=retry_fallbacks,
+            executor=executor,
+            debug_exchange=debug_exchange,
+        )
+        with run_progress(quiet=quiet) as watcher:
+            summary = run_campaign(settings, watcher=watcher)
+    with contextlib.suppress(OSError):
+        _tell_run(summary, output_format, quiet=quiet)
+    raise typer.Exit(max(map(_status, summary.registries)))
+
+
+@app.command(name="check", epilog="Example: notarius check campaign/ --context-tokens 8192")
+def check_command(
+    campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="Folder of the campaign.")],
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Tell which requests this file answers already."),
+    ] = None,
+    model: _Model = None,
+    base_url: _BaseUrl = None,
+    api_key_env: _ApiKeyEnv = None,
+    context_tokens: _ContextTokens = None,
+    output_format: _Format = FormatOption.TEXT,
+) -> None:
+    """Check all files of a campaign, and say what a run would ask; no model is needed."""
+    with _told(campaign, "start again"):
+        options = _options(
+            model=model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            context_tokens=context_tokens,
+        )
+        plan = check_campaign(campaign, options=options, checkpoints=checkpoints)
+    with contextlib.suppress(OSError):
+        _print(plan, _plan_lines(plan), output_format)
+
+
+@app.command(name="verify", epilog="Example: notarius verify registries/")
+def verify_command(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder of an earlier run.")],
+    output_format: _Format = FormatOption.TEXT,
+) -> None:
+    """Compute all digests of an output folder again, and say what does not match.
+
+    Exit status: 0 all matches, 2 something does not.
+    """
+    with _told(out, "start again"):
+        found = verify(out)
+    with contextlib.suppress(OSError):
+        _print(found, verification_lines(found), output_format)
+    raise typer.Exit(ExitStatus.DONE if found.ok else ExitStatus.BAD_INPUT)
+
+
+@app.command(name="diff", epilog="Example: notarius diff registries-may/ registries-june/")
+def diff_command(
+    before: Annotated[Path, typer.Argument(metavar="OUT_A", help="Output folder of one run.")],
+    after: Annotated[Path, typer.Argument(metavar="OUT_B", help="Output folder of another run.")],
+    output_format: _Format = FormatOption.TEXT,
+) -> None:
+    """Say which entries merged, split, appeared or vanished between two runs."""
+    with _told(before, "start again"):
+        found = diff(before, after)
+    with contextlib.suppress(OSError):
+        _print(found, difference_lines(found), output_format)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -189,6 +349,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = done.code if isinstance(done.code, int) else int(ExitStatus.BAD_INPUT)
     _flush()
     return status
+
+
+def _options(**said: object) -> Config:
+    """Return what the options say. Raises `InputError` on a value that can't be."""
+    _set_log_level()
+    try:
+        return Config(**said)  # type: ignore[arg-type]  # typer has checked the types
+    except ValueError as error:
+        raise InputError(f"--{error}; leave it out for the usual") from None
+
+
+@contextlib.contextmanager
+def _told(out: Path, again: str) -> Iterator[None]:
+    """Turn what the package raises into a line for a person and an exit status."""
+    try:
+        yield
+    except InputError as error:
+        for line in str(error).splitlines():
+            typer.echo(f"error: {visible(line)}", err=True)
+        raise typer.Exit(ExitStatus.BAD_INPUT) from None
+    except KeyboardInterrupt:
+        typer.echo(
+            f"interrupted: each file in {visible(str(out))} is whole, the new one or the one "
+            f"before; run the same command to {again}",
+            err=True,
+        )
+        raise typer.Exit(ExitStatus.INTERRUPTED) from None
+    except NotariusError as error:
+        typer.echo(
+            f"error: a fault in notarius ({type(error).__name__}): {visible(str(error))}", err=True
+        )
+        raise typer.Exit(ExitStatus.FAULT) from None
 
 
 def _flush() -> None:
@@ -212,59 +404,88 @@ def _set_log_level() -> None:
     log.setLevel(level)
 
 
-@contextlib.contextmanager
-def _progress(
-    settings: Settings, *, quiet: bool
-) -> Iterator[Callable[[ProducerRequest], None] | None]:
-    """Show on a terminal what is being asked; nothing anywhere else."""
-    # Not rich's idea of a terminal: FORCE_COLOR makes one of a file.
-    if quiet or not sys.stderr.isatty():
-        yield None
+def _print(value: object, lines: Sequence[str], output_format: FormatOption) -> None:
+    if output_format is FormatOption.JSON:
+        typer.echo(canonical_json(_utf8_in(msgspec.to_builtins(value))).decode())
         return
-    console = Console(stderr=True)
-    most = settings.policy.normalize_retries + 1
-    reading = f"{settings.registry}: reading {escape(repr(settings.candidates.name))}"
-    with console.status(reading) as status:
-
-        def starting(request: ProducerRequest) -> None:
-            cause = _CAUSES[request.cause]
-            status.update(
-                f"{settings.registry}: attempt {request.number} of at most {most}, {cause}"
-            )
-
-        yield starting
+    for line in lines:
+        typer.echo(line)
 
 
 def _tell(summary: Summary, output_format: FormatOption, *, quiet: bool) -> None:
-    for warning in summary.warnings:
-        typer.echo(f"warning: {warning.message}", err=True)
-        for sample in warning.samples:
-            typer.echo(f"  {sample}", err=True)
-    if summary.failure is not None:
-        kept = any(name.endswith(FAILED_RECEIPT) for name in summary.files)
-        written = "the earlier one is unchanged" if kept else "there is none yet"
-        typer.echo(
-            f"error: {_sentence(summary.failure['message'])} No registry was written; {written}.",
-            err=True,
-        )
+    _warn(summary.warnings)
+    _complain(summary)
     if quiet:
         return
     if output_format is FormatOption.JSON:
-        files = tuple(_utf8(name) for name in summary.files)
-        typer.echo(canonical_json(replace(summary, out=_utf8(summary.out), files=files)).decode())
+        files = tuple(json_text(name) for name in summary.files)
+        typer.echo(
+            canonical_json(replace(summary, out=json_text(summary.out), files=files)).decode()
+        )
         return
     if summary.entries is not None:
-        typer.echo(
-            f"{summary.registry}: {_count(summary.candidates, 'candidate', 'candidates')}, "
-            f"{_count(summary.entries, 'entry', 'entries')} "
-            f"({summary.outcome.replace('_', ' ')}, "
-            f"{_count(summary.attempts, 'attempt', 'attempts')}, model {summary.model})"
+        typer.echo(_line(summary))
+    typer.echo(f"written: {visible(', '.join(summary.files))}")
+
+
+def _tell_run(summary: RunSummary, output_format: FormatOption, *, quiet: bool) -> None:
+    for registry in summary.registries:
+        _warn(registry.warnings, f"{registry.registry}: ")
+        _complain(registry, f"{registry.registry}: ")
+    if quiet:
+        return
+    lines = [_line(registry) for registry in summary.registries if registry.entries is not None]
+    asked = summary.parts - summary.remembered
+    lines.append(
+        f"{counted(asked, 'request', 'requests')} settled now, "
+        f"{summary.remembered} known from {visible(summary.checkpoints)}"
+    )
+    lines.append(f"written: {visible(summary.out)}")
+    _print(summary, lines, output_format)
+
+
+def _plan_lines(plan: Plan) -> list[str]:
+    lines = []
+    for planned in plan.registries:
+        known = f", {planned.remembered} of them known" if planned.remembered else ""
+        lines.append(
+            f"{planned.registry}: {counted(planned.candidates, 'candidate', 'candidates')} in "
+            f"{counted(len(planned.files), 'file', 'files')}, "
+            f"{counted(planned.requests, 'request', 'requests')}{known}; "
+            f"{planned.prompt_bytes:,} bytes of prompts, "
+            f"the largest {planned.largest_prompt_bytes:,}"
         )
-    typer.echo(f"written: {_visible(', '.join(summary.files))}")
+    limit = "no limit" if plan.context_tokens is None else f"{plan.context_tokens:,} tokens"
+    lines.append(f"model {visible(plan.model)}, longest exchange: {limit}")
+    return lines
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def _warn(warnings: Sequence[ProcessWarning], where: str = "") -> None:
+    for warning in warnings:
+        typer.echo(f"warning: {where}{warning.message}", err=True)
+        for sample in warning.samples:
+            typer.echo(f"  {sample}", err=True)
+
+
+def _complain(summary: Summary, where: str = "") -> None:
+    if summary.failure is None:
+        return
+    kept = any(name.endswith(FAILED_RECEIPT) for name in summary.files)
+    written = "the earlier one is unchanged" if kept else "there is none yet"
+    typer.echo(
+        f"error: {where}{_sentence(summary.failure['message'])} "
+        f"No registry was written; {written}.",
+        err=True,
+    )
+
+
+def _line(summary: Summary) -> str:
+    return (
+        f"{summary.registry}: {counted(summary.candidates, 'candidate', 'candidates')}, "
+        f"{counted(summary.entries or 0, 'entry', 'entries')} "
+        f"({summary.outcome.replace('_', ' ')}, "
+        f"{counted(summary.attempts, 'attempt', 'attempts')}, model {summary.model})"
+    )
 
 
 def _sentence(text: str) -> str:
@@ -272,14 +493,17 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def _visible(text: str) -> str:
-    """Replace what a terminal would obey instead of show: a file can be named so."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def _utf8(name: str) -> str:
-    """Return a path as JSON can hold it: its bytes need not be UTF-8."""
-    return os.fsencode(name).decode(errors="replace")
+def _utf8_in(value: object) -> object:
+    """Make all texts in plain data such as JSON can hold."""
+    match value:
+        case str():
+            return json_text(value)
+        case list() | tuple():
+            return [_utf8_in(item) for item in value]
+        case dict():
+            return {key: _utf8_in(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _status(summary: Summary) -> ExitStatus:
