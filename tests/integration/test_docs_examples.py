@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from notarius.attempts import mermaid_diagram
+from notarius.pipeline import check_campaign
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -101,6 +102,15 @@ def test_the_commands_of_a_page_run(page: str, desk: Path) -> None:
         if done.returncode:
             said = done.stderr.decode(errors="replace")
             pytest.fail(f"{page}:{number}: status {done.returncode} of `{command}`: {said}")
+
+
+def test_the_configuration_of_a_page_is_valid(desk: Path) -> None:
+    """Every TOML block is a `notarius.toml` that a campaign can have."""
+    found = [text for page in PAGES for _, text in blocks(read(page), "toml")]
+    assert found
+    for text in found:
+        (desk / "examples" / "notarius.toml").write_text(text)
+        assert check_campaign(desk / "examples").registries
 
 
 def test_the_diagram_of_the_machine_is_the_machine() -> None:
