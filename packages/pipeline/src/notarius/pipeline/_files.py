@@ -7,13 +7,12 @@ manifest last: while it does not fit the other files, the set is not complete.
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -76,21 +75,19 @@ def _manifest(contents: Mapping[str, bytes]) -> bytes:
     return canonical_json({"schema": "notarius.manifest.v1", "files": listed}) + b"\n"
 
 
-def publish_over(folder: Path, name: str, value: object, inside: Sequence[str]) -> tuple[Path, ...]:
-    """Write a JSON file, and a manifest over it and over the sets in the folders `inside`.
+def publish_over(
+    folder: Path, name: str, value: object, inside: Iterable[Path]
+) -> tuple[Path, ...]:
+    """Write a JSON file, and a manifest over it and over the files `inside` that are there.
 
-    Those are listed by names such as `npc/registry.json`, their own manifests too. Raises
-    `InputError` as `publish` does.
+    Those are listed by names such as `npc/registry.json`. Raises `InputError` as `publish` does.
     """
     data = canonical_json(value) + b"\n"
     listed = {name: data}
     try:
-        for other in inside:
-            manifest = folder / other / MANIFEST
-            if manifest.exists():
-                names = [item["name"] for item in json.loads(manifest.read_bytes())["files"]]
-                for found in (*names, MANIFEST):
-                    listed[f"{other}/{found}"] = (folder / other / found).read_bytes()
+        for path in inside:
+            with contextlib.suppress(FileNotFoundError):
+                listed[path.relative_to(folder).as_posix()] = path.read_bytes()
     except OSError as error:
         raise _unwritable(folder, error) from None
     return _replace(folder, {name: data, MANIFEST: _manifest(listed)})

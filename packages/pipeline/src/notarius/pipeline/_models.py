@@ -110,14 +110,13 @@ def identify(choice: ModelChoice) -> ModelIdentity:
     """Return who is asked, told apart by what decides its answers.
 
     That is the address and the name of a model at a server, the content of a file, and for the
-    matcher the versions of what it is made of.
+    matcher the versions of what it is made of. Raises `InputError` if a file can't be read.
     """
     if choice.name == SIMILARITY:
         made_of = [f"{name} {version(name)}" for name in ("notarius-pipeline", "rapidfuzz")]
         identity = f"{SIMILARITY} ({', '.join(made_of)})"
     elif choice.name.startswith(IN_PROCESS):
-        with Path(choice.name.removeprefix(IN_PROCESS)).open("rb") as file:
-            identity = f"{IN_PROCESS}{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        identity = f"{IN_PROCESS}{_digest(Path(choice.name.removeprefix(IN_PROCESS)))}"
     else:
         identity = f"{choice.name} at {choice.base_url}"
     return ModelIdentity(
@@ -126,6 +125,15 @@ def identify(choice: ModelChoice) -> ModelIdentity:
         sampling=lambda candidates: sampling_for(choice.name, candidates),
         context_tokens=choice.context_tokens or default_context(choice.name),
     )
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"--model: {path} can't be read ({reason})") from None
 
 
 def default_context(model: str) -> int | None:

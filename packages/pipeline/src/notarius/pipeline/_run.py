@@ -14,7 +14,7 @@ from notarius.pipeline._checkpoints import Checkpoints
 from notarius.pipeline._debug import prepare_debug_folder
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._executors import open_executor
-from notarius.pipeline._files import prepare_folder, publish_over, require_apart
+from notarius.pipeline._files import MANIFEST, prepare_folder, publish_over, require_apart
 from notarius.pipeline._holders import DirectHolder, ExecutorHolder, ThreadHolder
 from notarius.pipeline._models import (
     IN_PROCESS,
@@ -27,7 +27,16 @@ from notarius.pipeline._models import (
 from notarius.pipeline._receipt import usage_of
 from notarius.pipeline._reconcile import Summary, debugged, summary_of
 from notarius.pipeline._settle import Holder, Recall, Settled, Watcher, settle
-from notarius.pipeline._work import OUTPUTS, RECEIPT, Work, Written, prepare, write
+from notarius.pipeline._work import (
+    OUTPUTS,
+    RECEIPT,
+    REGISTRY,
+    WARNINGS,
+    Work,
+    Written,
+    prepare,
+    write,
+)
 from notarius.registries import RegistryKind
 
 CHECKPOINTS: Final = "checkpoints.sqlite"
@@ -278,7 +287,12 @@ def _finish(
         tuple(record for s in settled if not s.remembered for record in s.outcome.records)
     )
     paper = _receipt(prepared, written, summaries, now)
-    files = publish_over(settings.out, RECEIPT, paper, list(prepared.campaign.sources))
+    inside = [
+        settings.out / work.registry / name
+        for work in prepared.works
+        for name in (REGISTRY, WARNINGS, RECEIPT, MANIFEST)
+    ]
+    files = publish_over(settings.out, RECEIPT, paper, inside)
     for one in written.values():
         if one.result.error is not None:
             raise one.result.error
