@@ -50,14 +50,14 @@ TEMPLATE_TOKENS: Final = 80
 """What a chat template says by itself: dates, channels, how much to think."""
 
 # What we wrote is English, at most 0.30 tokens a byte in each of six vocabularies of 32,000 to
-# 200,000 tokens. Guidance has ids as well, which are nearly a token a byte. The most that the
-# longest guidance could be brought to is 1,367 tokens for 2 candidates, 1,692 for 20 and 2,477 for
-# 1,200; allowed are 1,600, 2,176 and 2,752.
+# 200,000 tokens. Guidance has ids as well, which are nearly a token a byte. The most that it could
+# be brought to, in either of two wordings, is 1,367 tokens for 2 candidates, 1,692 for 20 and 3,031
+# for 10,000; allowed are 1,600, 2,176 and 3,584.
 _PER_BYTES: Final = 128
 _PROSE_TOKENS: Final = 48
 """Tokens for 128 bytes of our own; in guidance one more for each candidate, up to a limit."""
-_GUIDANCE_TOKENS_MAX: Final = 86
-"""That limit: no guidance has room for more ids."""
+_GUIDANCE_TOKENS_MAX: Final = 112
+"""That limit: the tokens of 128 bytes that are nothing but ids, `c12345, c12346`."""
 
 MATCHED_MAX: Final = 500
 """Candidates that the matcher is asked about at once: its time may grow with their cube."""

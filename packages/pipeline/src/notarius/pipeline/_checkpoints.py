@@ -123,7 +123,7 @@ class Remembered(Value, frozen=True, kw_only=True):
 def _is_registry(raw: msgspec.Raw) -> bool:
     try:
         msgspec.json.decode(raw, type=Registry[Any])
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
 
@@ -255,7 +255,7 @@ def _decoded(key: str, payload: object, digest: object) -> Remembered | None:
         return None
     try:
         return msgspec.json.decode(payload, type=Remembered)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
 
