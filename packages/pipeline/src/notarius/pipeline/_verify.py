@@ -27,17 +27,14 @@ from notarius.contracts import (
     require_unique_keys,
 )
 from notarius.pipeline._errors import PROBLEMS_SHOWN_MAX, InputError
+from notarius.pipeline._exchange import rules_for
 from notarius.pipeline._shown import counted, json_text, quoted, some, visible
 from notarius.registries import (
     ItemEntry,
-    ItemRules,
     LocationEntry,
-    LocationRules,
     NpcEntry,
-    NpcRules,
     Registry,
     RegistryKind,
-    RegistryRules,
 )
 
 T = TypeVar("T")
@@ -60,9 +57,6 @@ _STAGING_PREFIX: Final = ".notarius-staging-"
 _DECODER_WORDS_MAX_BYTES: Final = 180
 _TYPES: Final[Mapping[RegistryKind, type[Registry[Any]]]] = MappingProxyType(
     {"npc": Registry[NpcEntry], "item": Registry[ItemEntry], "location": Registry[LocationEntry]}
-)
-_RULES: Final[Mapping[RegistryKind, RegistryRules[Any, Any]]] = MappingProxyType(
-    {"npc": NpcRules(), "item": ItemRules(), "location": LocationRules()}
 )
 _RESTORE: Final = "bring it back from a copy, or run notarius again"
 _NO_LINK: Final = "put the file itself there"
@@ -394,7 +388,7 @@ def _registry_faults(
 
 def _entry_id(kind: RegistryKind, source_ids: Sequence[str]) -> str | None:
     """Return the id of an entry of these candidates; `None` if there can be no such entry."""
-    rules = _RULES[kind]
+    rules = rules_for(kind)
     try:
         members = [rules.candidate_type(source_id=one, name="any") for one in source_ids]
     except ContractError:
