@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from notarius.registries._currency import (
     NAME_LIMIT,
+    PROSE_LIMIT,
     STANDARD_COINAGES,
     Coinage,
     Currency,
@@ -157,15 +158,64 @@ def test_a_bad_coinage_says_what_to_change(change: dict[str, Any], says: str) ->
         CurrencyRules(coinages=(*STANDARD_COINAGES, Coinage(**{**plain, **change})))
 
 
+@pytest.mark.parametrize(
+    ("name", "about"),
+    [
+        ("Gold", "1lb of gold."),
+        ("gold", "A pound of pure Gold, for trade"),
+        ("the silver", "two silver  ingots"),
+        ("Platinum", "Platinum, 500 gp, 1 lb."),
+        ("ＧＯＬＤ", "３ ounces of gold"),
+        ("copper", "x" * (PROSE_LIMIT - 20) + " 10 kg copper"),
+    ],
+)
+def test_a_metal_that_is_told_by_weight_is_no_coin(name: str, about: str) -> None:
+    """What the texts about it weigh or cast in bars is goods for trade, though named as a coin."""
+    assert code(name) is not None
+    assert RULES.classify(name, ["", about]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "about"),
+    [
+        ("gold", "a coin"),
+        ("gold", "fifty of them to the pound"),
+        ("gold", "5 gold for 1 lb. of flour"),
+        ("gold", "1 lb. of golden thread"),
+        ("gold", "Vex takes 125 gold, 2 bars and a pound of silver"),
+        ("gold", "x" * PROSE_LIMIT + " 1 lb. of gold"),
+        ("gold pieces", "1 lb. of gold"),
+        ("gp", "1 lb. of gold"),
+        ("20 gold", "1 lb. of gold"),
+    ],
+)
+def test_a_weight_of_something_else_changes_nothing(name: str, about: str) -> None:
+    """The weight must be that of the metal, and the bare metal all that the name says."""
+    assert code(name) == "gp"
+    assert RULES.classify(name, [about]) == RULES.classify(name)
+
+
+def test_other_coinages_have_weights_too() -> None:
+    """A further coin's bare name is read in the same way, of several words too."""
+    rules = CurrencyRules(
+        coinages=(Coinage(code="oc", label="ocean coins", names=("ocean glass",)),)
+    )
+    assert code("Ocean Glass", rules) == "oc"
+    assert rules.classify("Ocean Glass", ["a pound of ocean glass"]) is None
+
+
+@given(st.text("gold sivercp10lb.,:|of ") | ANY_TEXT, st.lists(ANY_TEXT | st.text("1lb of gd,")))
+def test_a_weight_only_ever_makes_an_object(name: str, about: list[str]) -> None:
+    """Any texts may be given; they never make money of an object, nor another coin of a coin."""
+    assert RULES.classify(name, about) in {None, RULES.classify(name)}
+
+
 def test_labelled_items_have_no_false_and_no_missed_coin(shared_data: Path) -> None:
-    """On real items only a pound of metal for trade, which has the coin's name, looks like one."""
-    wrong = []
+    """On real items coins and pounds of metal of the same name are told apart."""
     for path in sorted((shared_data / "registry" / "item").glob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
             item = json.loads(line)
             metal = item["entity"].removeprefix("crd3:item:coin-").removeprefix("coin:")
-            found = RULES.classify(item["name"])
-            if (found and found.code) != METALS.get(metal):
-                wrong.append(item["entity"])
-    assert all(entity.startswith("srd:trade-good-") for entity in wrong)
-    assert len(wrong) == 8
+            about = [item.get("description", ""), *item.get("evidence", ())]
+            found = RULES.classify(item["name"], about)
+            assert (found and found.code) == METALS.get(metal), item

@@ -133,6 +133,18 @@ def test_what_an_item_says_wins_over_its_name(
     assert allowed(answer, pair(other, one)) is expected
 
 
+@pytest.mark.parametrize("told", ["description", "evidence"])
+def test_a_pound_of_gold_is_not_the_coin(told: str, answer: Answer) -> None:
+    """An item's texts tell goods by weight from the coin of that name, unless it says its kind."""
+    pound = msgspec.structs.replace(
+        item("Gold"), **{told: "1 lb. of gold" if told == "description" else ("1 lb. of gold",)}
+    )
+    assert not allowed(answer, pair(item("Gold"), pound))
+    assert allowed(answer, pair(pound, pound))
+    declared = msgspec.structs.replace(pound, item_kind=CURRENCY)
+    assert allowed(answer, pair(item("Gold"), declared))
+
+
 @pytest.mark.parametrize(
     ("candidate", "kind", "denomination"),
     [

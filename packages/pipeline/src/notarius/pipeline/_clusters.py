@@ -11,7 +11,6 @@ from notarius.pipeline._names import (
     Facets,
     Key,
     Reading,
-    is_by_weight,
     person_facets,
     read,
     stands_for,
@@ -102,13 +101,13 @@ def nodes_of(
 def _node(kind: RegistryKind, content: _Content, *, rank: int, indexes: list[int]) -> Cluster:
     name, aliases, description, evidence = content
     facets = person_facets(description) if kind == "npc" else frozenset()
-    by_weight = kind == "item" and any(map(is_by_weight, (description, *evidence[:1])))
+    about = (description, *evidence)
     names = (name, *aliases[:MAX_ALIASES])
-    readings = {read(kind, text, by_weight=by_weight) for text in names}
+    readings = {read(kind, text, about=about) for text in names}
     if kind == "npc" and len(description) <= MAX_BYNAME and not read(kind, name).proper:
         byname = read(kind, description)
         readings |= {byname} if byname.titles or len(byname.core) > 1 else set()
-    named = read(kind, name, by_weight=by_weight)
+    named = read(kind, name, about=about)
     # What an alias says of the numbering or type is no more than a variant of what the name says.
     stated = named.facets | facets
     known = {facet for facet, _ in stated}

@@ -4,7 +4,7 @@ Pure and deterministic; knows English titles, kinship, place types and units, an
 
 1. Letters are folded: compatibility forms, case, accents, apostrophes, brackets, determiners.
 2. `core` holds the identifying words. Titles, place types and lot sizes leave it.
-3. `facets` hold what can contradict: gender, style, numbering, parent, place type, substance. Two
+3. `facets` hold what can contradict: gender, style, numbering, parent, place type, coin. Two
    readings conflict when they state different values of one facet.
 4. A `proper` name may be matched by part; any other only as a whole; a reading without keys never.
 5. Text over the limits is not compared by parts but by digest, so that cost stays bounded.
@@ -13,6 +13,7 @@ Pure and deterministic; knows English titles, kinship, place types and units, an
 import hashlib
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,7 +50,6 @@ _DOUBLED: Final = re.compile(r"([^\W\d_])\1")
 _PARENT: Final = re.compile(
     r"\b(?:son|daughter|child) of ([^\W\d_]+(?:['-][^\W\d_]+)*)", re.IGNORECASE
 )
-_WEIGHED: Final = re.compile(r"(?:\b|\d)(?:lbs?|pounds?|ingots?|kg)\b", re.IGNORECASE)
 
 
 _MONEY: Final = CurrencyRules()
@@ -71,8 +71,8 @@ class Reading:
     type_only: bool = False
 
 
-def read(kind: RegistryKind, text: str, *, by_weight: bool = False) -> Reading:
-    """Read one name; `by_weight` says that its record speaks of goods sold by weight."""
+def read(kind: RegistryKind, text: str, *, about: Sequence[str] = ()) -> Reading:
+    """Read one name; `about` is what else is said of the same thing."""
     if len(text) > MAX_CHARS:
         return _by_digest(text)
     plain = plain_text(text)
@@ -82,7 +82,7 @@ def read(kind: RegistryKind, text: str, *, by_weight: bool = False) -> Reading:
         return _read_person(plain)
     if kind == "location":
         return _read_place(plain)
-    return _read_item(plain, by_weight=by_weight)
+    return _read_item(plain, about)
 
 
 def _by_digest(text: str) -> Reading:
@@ -102,11 +102,6 @@ def person_facets(description: str) -> Facets:
     parent = _PARENT.search(prose)
     stated = {("parent", parent[1].casefold())} if parent and parent[1][0].isupper() else set()
     return frozenset(stated | _gender_of(_WORD.findall(prose.casefold())[:12]))
-
-
-def is_by_weight(prose: str) -> bool:
-    """Tell whether an item's description or evidence speaks of goods sold by weight."""
-    return _WEIGHED.search(plain_text(prose[:MAX_PROSE_CHARS])) is not None
 
 
 def _gender_of(words: list[str]) -> set[tuple[str, str]]:
@@ -324,16 +319,14 @@ def _place(tokens: list[str]) -> Reading:
     return Reading(frozenset({core}), core, facets, frozenset(types), proper=True)
 
 
-def _read_item(text: str, *, by_weight: bool) -> Reading:
+def _read_item(text: str, about: Sequence[str]) -> Reading:
     full = _item_tokens(_BRACKETED.sub(r" \1 ", text))
     brief = _item_tokens(_BRACKETED.sub(_unless_lot, text)) or full
     if not full:
         return Reading(keys=frozenset())
-    money = _MONEY.classify(text)
+    money = _MONEY.classify(text, about)
     if money is not None and money.code is not None:
-        substance = "goods" if by_weight and full[0] in _METALS and len(full) == 1 else "coin"
-        key = (f"/{substance}", money.code)
-        return Reading(frozenset({key}), facets=frozenset({(substance, money.code)}))
+        return Reading(frozenset({("/coin", money.code)}), facets=frozenset({("coin", money.code)}))
     keys: set[Key] = set()
     for tokens in (full, brief):
         keys |= {tuple(sorted(tokens)), ("/joined", "".join(tokens))}

@@ -1,4 +1,4 @@
-"""Is an item money, and which coin? Told from its name alone.
+"""Is an item money, and which coin? Told from its name, and from what it weighs.
 
 The rules, in order:
 
@@ -11,9 +11,11 @@ The rules, in order:
    counted as one of them. Two coins side by side without a comma, an `and` or an amount between
    them are no list but a thing (`silver crown`), hence no currency.
 
+5. A metal for trade is called `Gold` too. So where a coin's bare name is the whole name, and a text
+   about the item says that this comes by weight or in bars (`1 lb. of gold`, `gold ingots`,
+   `Gold, 50 gp, 1 lb.`), it is an object.
+
 Money in a container (`pouch of coins`) is an object: it is the same thing as the `coin pouch`.
-A pound of gold for trade is called `Gold` too; a name can't tell it from the coin, so whoever
-knows better says so in `item_kind`.
 """
 
 import enum
@@ -30,6 +32,9 @@ from notarius.registries._fold import fold_text
 
 NAME_LIMIT: Final = 200
 """Characters of an item's name, after trimming, beyond which it is never currency."""
+
+PROSE_LIMIT: Final = 400
+"""Characters of a text about an item that are read for a weight."""
 
 TERM_LIMIT: Final = 64
 """Characters of one configured label, name or abbreviation."""
@@ -77,6 +82,17 @@ _TOKEN: Final = re.compile(
     )
     """,
     re.VERBOSE,
+)
+MASSES: Final = "lbs? pounds? oz ounces? kgs? kilos? kilograms? grams? tons?"
+SHAPES: Final = "ingots? bars?"
+BY_WEIGHT: Final = (
+    # The name stands for NAME. `1 lb. of pure gold`, `gold ingots`, and a line of a price list:
+    r"(?:\b|\d)(?:MASS|SHAPE)\b\.?\ (?:of\ )?(?:pure\ |raw\ |solid\ )?NAME\b"
+    r"|\bNAME\ (?:SHAPE)\b"
+    r"|\A\W{0,8}NAME\ ?[,:|][^.;]{0,60}?\d\ ?(?:MASS)\b"
+)
+_UNITS: Final = MappingProxyType(
+    {"MASS": MASSES.replace(" ", "|"), "SHAPE": SHAPES.replace(" ", "|")}
 )
 _CODE: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
 _PLAIN_WORDS: Final = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
@@ -164,11 +180,25 @@ class CurrencyRules(msgspec.Struct, frozen=True, kw_only=True):
         """Check the coinages against each other."""
         _vocabulary(self.coinages)
 
-    def classify(self, name: str) -> Currency | None:
-        """Return which money `name` is, or None for an object. Any text is allowed."""
+    def classify(self, name: str, about: Iterable[str] = ()) -> Currency | None:
+        """Return which money `name` is, or None for an object. Any text is allowed.
+
+        `about` is what else is said of the item: its description, sentences about it.
+        """
         text = name.strip()
         # Cut off before folding, which takes quadratic time on a long run of accents.
-        return None if len(text) > NAME_LIMIT else _classify(text, self.coinages)
+        if len(text) > NAME_LIMIT:
+            return None
+        found = _classify(text, self.coinages)
+        if found is None or found.code is None:
+            return found
+        by_weight = _by_weight(text, self.coinages)
+        if by_weight is not None and any(
+            by_weight.search(" ".join(fold_text(said.strip()[:PROSE_LIMIT]).split()))
+            for said in about
+        ):
+            return None
+        return found
 
     def mentioned(self, name: str) -> tuple[str, ...]:
         """Return the codes of all coins that are named anywhere in `name`, sorted."""
@@ -194,6 +224,17 @@ def _classify(text: str, coinages: tuple[Coinage, ...]) -> Currency | None:
     if len(codes) == 1:
         return Currency(code=codes.pop())
     return Currency(code=None, several=tuple(sorted(code or "" for code in codes)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _by_weight(text: str, coinages: tuple[Coinage, ...]) -> re.Pattern[str] | None:
+    """Return what says that goods of this name come by weight; None unless it is a bare name."""
+    words = [word for word in _tokens(text) if _ROLES.get(word) is not WordRole.PLAIN]
+    bare = {tuple(_tokens(name)) for coinage in coinages for name in coinage.names}
+    if tuple(words) not in bare:
+        return None
+    parts = {"NAME": "[ '-]".join(words), **_UNITS}
+    return re.compile(re.sub("NAME|MASS|SHAPE", lambda found: parts[found[0]], BY_WEIGHT))
 
 
 def _part_codes(

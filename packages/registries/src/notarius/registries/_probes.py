@@ -14,6 +14,10 @@ from notarius.registries import _currency, _distinct
 CURRENCY_TABLES: Final[Mapping[str, object]] = {
     "name_limit": _currency.NAME_LIMIT,
     "words": {role.value: words for role, words in _currency.WORDS.items()},
+    "prose_limit": _currency.PROSE_LIMIT,
+    "masses": _currency.MASSES,
+    "shapes": _currency.SHAPES,
+    "by_weight": _currency.BY_WEIGHT,
 }
 MARK_TABLES: Final[Mapping[str, object]] = {
     "name_limit": _distinct.NAME_LIMIT,
@@ -46,6 +50,15 @@ CURRENCY_PROBES: Final = (
     "gems worth 850 gold total",
     "small copper platter",
     "silver crown",
+)
+WEIGHT_PROBES: Final = (
+    ("gold", ("a coin",)),
+    ("Gold", ("1lb of gold.",)),
+    ("Gold", ("", "Gold, 50 gp, 1 lb.")),
+    ("the silver", ("two Silver ingots",)),
+    ("gold piece", ("1 lb. of gold",)),
+    ("gold", ("50 to the pound",)),
+    ("gold", ("5 gold for 1 lb. of flour",)),
 )
 MARK_PROBES: Final = (
     "Cell 3",

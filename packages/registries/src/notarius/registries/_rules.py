@@ -27,6 +27,7 @@ from notarius.registries._probes import (
     ENTRY_PROBES,
     MARK_PROBES,
     MARK_TABLES,
+    WEIGHT_PROBES,
 )
 from notarius.semanticreconcile import Part, Subject, TypedRefusal, request_ids
 
@@ -175,13 +176,16 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
         self._labels = {coinage.code: coinage.label for coinage in coinages}
 
     def money(self, candidate: ItemCandidate) -> Currency | None:
-        """Return which money a candidate is: as it says, else as its name says."""
+        """Return which money a candidate is: as it says, else as its name and weight say."""
         if candidate.item_kind is ItemKind.OBJECT:
             return None
         if candidate.denomination is not None:
             return Currency(code=candidate.denomination)
+        if candidate.item_kind is None:
+            about = (candidate.description, *candidate.evidence)
+            return self._currency.classify(candidate.name, about)
         found = self._currency.classify(candidate.name)
-        if found is None and candidate.item_kind is ItemKind.CURRENCY:
+        if found is None:
             named = self._currency.mentioned(candidate.name)
             if len(named) == 1:
                 return Currency(code=named[0])
@@ -266,5 +270,8 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             "currency_tables": CURRENCY_TABLES,
             "currency_labels": [CURRENCY_REASON, UNKNOWN_COIN, SEVERAL_COINS, NOT_MONEY],
             "currency_probes": [self._currency.classify(name) for name in CURRENCY_PROBES],
+            "weight_probes": [
+                self._currency.classify(name, about) for name, about in WEIGHT_PROBES
+            ],
             "currency_refusal": self._refusal_of(CURRENCY_PROBES),
         }
