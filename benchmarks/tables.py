@@ -2,9 +2,10 @@
 
     python -m benchmarks.tables RESULTS.jsonl ...
 
-Shares have Wilson intervals. Sums of pairs have percentile bootstrap intervals over the exchanges
-(9,999 resamples, seed 1); so have differences between arms, which are paired: each arm began with
-the same refused replies.
+Shares have Wilson intervals. Sums of pairs and F1 have percentile bootstrap intervals over the
+exchanges (9,999 resamples, seed 1); so have differences between arms, which are paired: each arm
+began with the same refused replies. F1 is that of all pairs of these lists together: twice the true
+pairs by the sum of the pairs that were merged and those that are there.
 """
 
 import sys
@@ -14,6 +15,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from benchmarks.lists import Result, Turn
 from scipy import stats
 
@@ -62,13 +64,13 @@ def _exchanges(subject: str, results: Sequence[Result]) -> None:
     print(f"### {subject}: {len(results)} refused replies\n")
     print(
         "| arm | retries | nothing refused | of these empty | unreadable at the end | same again "
-        "| true pairs | false pairs | accepted alone: true / false | prompt tokens a reply |"
+        "| true pairs | false pairs | F1 | accepted alone: true / false | prompt tokens a reply |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     firsts = [result.first for result in results]
     print(
         f"| (first reply) | 0 | | | | | {_sum([t.score.true_pairs for t in firsts])} "
-        f"| {_sum([t.score.false_pairs for t in firsts])} | | |"
+        f"| {_sum([t.score.false_pairs for t in firsts])} | {_f1([(t,) for t in firsts])} | | |"
     )
     for budget in range(1, most + 1):
         for arm in arms:
@@ -96,6 +98,7 @@ def _row(arm: str, budget: int, exchanges: Sequence[Sequence[Turn]]) -> str:
         f"{sum(turn.same for turn in retries)} of {len(retries)}",
         _sum([applied(turns).score.true_pairs for turns in exchanges]),
         _sum([applied(turns).score.false_pairs for turns in exchanges]),
+        _f1(exchanges),
         f"{sum(s.true_pairs for s in accepted)} / {sum(s.false_pairs for s in accepted)}",
         f"{sum(tokens) / len(tokens):.0f}" if tokens else "",
     )
@@ -108,15 +111,38 @@ def applied(turns: Sequence[Turn]) -> Turn:
 
 
 def _compare(ours: str, other: str, budget: int, results: Sequence[Result]) -> None:
+    sides = [[result.arms[arm][: budget + 1] for result in results] for arm in (ours, other)]
+    scores = [[applied(turns).score for turns in side] for side in sides]
     cells = []
     for pairs in ("true_pairs", "false_pairs"):
-        differences = [
-            getattr(applied(result.arms[ours][: budget + 1]).score, pairs)
-            - getattr(applied(result.arms[other][: budget + 1]).score, pairs)
-            for result in results
-        ]
+        one, two = ([getattr(score, pairs) for score in side] for side in scores)
+        differences = [a - b for a, b in zip(one, two, strict=True)]
         cells.append(f"{pairs.replace('_', ' ')} {_sum(differences, signed=True)}")
+    cells.append(f"F1 {_f1(*sides)}")
     print(f"- {budget} retries, {ours} less {other}: {', '.join(cells)}")
+
+
+def _f1(exchanges: Sequence[Sequence[Turn]], less: Sequence[Sequence[Turn]] = ()) -> str:
+    """Return the F1 of the pairs that are merged at the end, or how much it is above another."""
+    drawn = np.random.default_rng(1).integers(len(exchanges), size=(RESAMPLES, len(exchanges)))
+    said, resampled = _f1_of(exchanges, drawn)
+    form = ".2f"
+    if less:
+        others = _f1_of(less, drawn)
+        said, resampled, form = said - others[0], resampled - others[1], "+.2f"
+    low, high = np.percentile(resampled, (2.5, 97.5))
+    return f"{said:{form}} [{low:{form}}, {high:{form}}]"
+
+
+def _f1_of(
+    exchanges: Sequence[Sequence[Turn]], drawn: npt.NDArray[np.int64]
+) -> tuple[float, npt.NDArray[np.float64]]:
+    scores = [applied(turns).score for turns in exchanges]
+    right = np.array([2.0 * score.true_pairs for score in scores])
+    all_pairs = np.array([float(s.true_pairs + s.false_pairs + s.there) for s in scores])
+    # Lists without any pair have nothing to find, so that a draw of those alone is right.
+    resampled = right[drawn].sum(axis=1) / np.maximum(all_pairs[drawn].sum(axis=1), 1)
+    return right.sum() / max(all_pairs.sum(), 1), resampled
 
 
 def _share(hits: int, of: int) -> str:
