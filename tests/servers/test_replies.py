@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -32,7 +33,9 @@ Ask = Callable[..., Reply]
 Fail = Callable[..., ProviderError]
 GROUPS = '{"duplicate_groups": []}'
 
-LLAMA_CPP = {
+RECORDED = Path(__file__).parent / "recorded"
+"""What llama.cpp sent (the release in xllamacpp 2026.10.11549), but for the path of the model."""
+LLAMA_CPP_THINKING = {
     "choices": [
         {
             "finish_reason": "stop",
@@ -40,19 +43,10 @@ LLAMA_CPP = {
             "message": {"role": "assistant", "reasoning_content": "Hm.", "content": GROUPS},
         }
     ],
-    "created": 1790000000,
-    "model": "qwen2.5-1.5b-instruct-q4_k_m.gguf",
-    "system_fingerprint": "b11549-9f8e7d6c",
     "object": "chat.completion",
-    "usage": {
-        "completion_tokens": 7,
-        "prompt_tokens": 310,
-        "total_tokens": 317,
-        "prompt_tokens_details": {"cached_tokens": 12},
-    },
-    "id": "chatcmpl-6BqTkPzXo2",
-    "timings": {"cache_n": 12, "prompt_n": 298, "prompt_ms": 401.2, "predicted_per_second": 31.5},
+    "usage": {"completion_tokens": 7, "prompt_tokens": 310, "total_tokens": 317},
 }
+# These two are written after what the projects say that they send.
 OLLAMA = {
     "id": "chatcmpl-123",
     "object": "chat.completion",
@@ -127,10 +121,30 @@ def judge(
     return judge
 
 
-@pytest.mark.parametrize("recorded", [LLAMA_CPP, OLLAMA, VLLM], ids=["llama.cpp", "ollama", "vllm"])
-def test_what_known_servers_send_is_read(ask: Ask, say: SimpleNamespace, recorded: object) -> None:
+def test_what_llama_cpp_sent_is_read(ask: Ask, say: SimpleNamespace) -> None:
+    """A recorded response of a real server gives its text to the byte, and its usage."""
+    recorded = (RECORDED / "llama.cpp.json").read_bytes()
+    assert ask(say.http(200, recorded)) == Reply(
+        text='{\n  "cat": "Whiskers"\n}',
+        finish_reason=FinishReason.STOP,
+        usage=Usage(input_tokens=37, output_tokens=16),
+    )
+
+
+def test_what_llama_cpp_says_of_a_schema_that_it_does_not_know_is_no_end(
+    server: Server, ask: Ask, say: SimpleNamespace
+) -> None:
+    """Its recorded refusal of a schema leads to a request that asks for less."""
+    server.plays(say.http(400, (RECORDED / "llama.cpp.schema-refused.json").read_bytes()))
+    assert ask(say.chat(GROUPS)).text == GROUPS
+
+
+@pytest.mark.parametrize(
+    "sent", [LLAMA_CPP_THINKING, OLLAMA, VLLM], ids=["llama.cpp", "ollama", "vllm"]
+)
+def test_what_known_servers_send_is_read(ask: Ask, say: SimpleNamespace, sent: object) -> None:
     """Extra fields are of no matter, and text of a thinking channel is not the reply."""
-    assert ask(say.http(200, json.dumps(recorded).encode())) == Reply(
+    assert ask(say.http(200, json.dumps(sent).encode())) == Reply(
         text=GROUPS,
         finish_reason=FinishReason.STOP,
         usage=Usage(input_tokens=310, output_tokens=7),
