@@ -1,8 +1,11 @@
 """Serves a GGUF file over HTTP on a free port of this machine, as an OpenAI-compatible server.
 
-python benchmarks/serve.py FILE.gguf      # prints the base URL; ends when its input does
+    python benchmarks/serve.py FILE.gguf    # prints the base URL
+
+It ends with Ctrl-C, or when its input does.
 """
 
+import contextlib
 import sys
 
 import xllamacpp  # type: ignore[import-untyped]  # it has no types
@@ -17,7 +20,8 @@ def main() -> None:
     parameters.verbosity = -1
     server = xllamacpp.Server(parameters)
     print(f"{server.listening_address}/v1", flush=True)
-    sys.stdin.read()
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,10 @@
 
 import hashlib
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ import pytest
 from notarius.contracts import GUIDANCE_MAX_BYTES
 from notarius.pipeline import ExitStatus, cli
 
+ROOT = Path(__file__).parents[2]
 FILES = {
     "npc": "crd3_c1_kraghammer",
     "item": "coins_and_trade_goods",
@@ -75,6 +80,34 @@ def test_the_invariants_hold_with_a_real_model(
             assert len(correction) == attempt["guidance_bytes"] <= GUIDANCE_MAX_BYTES
         assert attempt["usage"]["output_tokens"] > 0
     assert not calls
+
+
+@pytest.mark.allow_hosts(["127.0.0.1"])
+def test_the_commands_that_a_newcomer_types_work(
+    model_file: Callable[[str], Path], serve: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Each `$ notarius` line of the page's section gives a registry of the shipped examples."""
+    section = (ROOT / "docs" / "llm-runtime.md").read_text("utf-8").split("### Try it")[1]
+    commands = re.findall(r"^\$ (notarius .*)$", section, re.MULTILINE)
+    assert {"llama:", "openai:"} == {
+        kind for command in commands for kind in ("llama:", "openai:") if kind in command
+    }
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    given = {"MODEL": str(model_file("qwen")), "ADDRESS": serve("qwen"), "PATH": programs}
+    for command in commands:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            capture_output=True,
+            check=False,
+            cwd=tmp_path,
+            env=os.environ | given,
+        )
+        assert done.returncode == ExitStatus.DONE, done.stderr
+        entries = _read(tmp_path / "out" / "item" / "registry.json")["entries"]
+        held = [source_id for entry in entries for source_id in entry["source_ids"]]
+        lines = (ROOT / "examples" / "item.jsonl").read_text("utf-8").splitlines()
+        assert sorted(held) == sorted(json.loads(line)["source_id"] for line in lines)
 
 
 def _candidates(path: Path) -> list[dict[str, Any]]:
