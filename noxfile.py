@@ -185,8 +185,16 @@ def floors(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run all tests together, with every extra; integration and documentation included."""
     install_wheels(session, *PACKAGES, extra=tuple(third_party(extras=True)))
-    # The typing tests need mypy and belong to the types session; real models to `smallmodel`.
-    session.run(*("pytest", "--ignore=tests/typing", "--ignore=tests/smallmodel"), *session.posargs)
+    # The typing tests need mypy and belong to the types session; these two need what is not here.
+    others = ("--ignore=tests/typing", "--ignore=tests/smallmodel", "--ignore=tests/browser")
+    session.run("pytest", *others, *session.posargs)
+
+
+@nox.session(python=REQUIRED_PYTHON, requires=["build"], default=False)
+def browser(session: nox.Session) -> None:
+    """Open a report in this machine's Chromium, headless; no browser is fetched."""
+    install_wheels(session, *PACKAGES, extra=group("browser"))
+    session.run("pytest", "tests/browser", *session.posargs)
 
 
 @nox.session(python=REQUIRED_PYTHON, requires=["build"], default=False)

@@ -20,7 +20,7 @@ PAGES = sorted(
 )
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>.*)$")
 # A model that is not here: such commands can only be read.
-_NEEDS_A_MODEL = re.compile(r"--model[ =](?:openai|llama):")
+_NEEDS_A_MODEL = re.compile(r"""--model[ =]["']?(?:openai|llama):""")
 
 
 def read(page: str) -> str:

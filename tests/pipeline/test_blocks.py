@@ -3,7 +3,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notarius.contracts import GUIDANCE_MAX_BYTES
-from notarius.pipeline import InputError
-from notarius.pipeline._blocks import Budget, plan_blocks, tokens_at_most
+from notarius.attempts import AttemptPolicy, CancelToken
+from notarius.contracts import GUIDANCE_MAX_BYTES, AttemptCause, ProducerRequest, Reply
+from notarius.llmruntime import ChatCall, StructuredProducer
+from notarius.pipeline import Config, InputError, RunSettings, Settings, reconcile, run_campaign
+from notarius.pipeline._blocks import (
+    REPAIR_MAX_BYTES,
+    Budget,
+    line_tokens,
+    plan_blocks,
+    tokens_at_most,
+)
+from notarius.pipeline._exchange import Budgets
 from notarius.pipeline._models import REPLY_TOKENS, REPLY_TOKENS_PER_CANDIDATE
 from notarius.registries import (
     Candidate,
@@ -45,6 +54,14 @@ SMALL, MIDDLE = 4_096, 8_192
 ROOMY = 6_000
 """One that holds any two candidates that are drawn below, and seldom forty."""
 
+BUDGETS = {
+    (corrected, repaired): Budgets(
+        policy=AttemptPolicy(normalize_retries=2 * corrected), repair_retries=int(repaired)
+    )
+    for corrected in (False, True)
+    for repaired in (False, True)
+}
+"""Budgets by what an answer can be sent back with: a correction, or a demand for JSON."""
 WORDS = ["Orla", "Borin", "Venn", "Hask", "Vennick", "Vennik", "Lord", "Lady", "Mr.", "II", "the",
          "of", "his", "wife", "Lake", "Inn", "gold", "silver", "+1", "Al'Orrin", "Ёлка", "金貨",
          "ﷺ", "q\u0958"]  # fmt: skip
@@ -91,14 +108,17 @@ def lists(draw: st.DrawFn) -> tuple[RegistryKind, list[Candidate]]:
     return kind, candidates_of(kind, records)
 
 
-def needed(kind: RegistryKind, block: Sequence[Candidate]) -> int:
+def needed(
+    kind: RegistryKind, block: Sequence[Candidate], *, corrected: bool = True, repaired: bool = True
+) -> int:
     """Count what a block's real prompt and the exchange about it may come to."""
     prompt = RegistryNormalizer(RULES[kind], block).request.prompt
     frame = RegistryNormalizer(RULES[kind], ()).request.prompt
     sizes = [sum(len(m.content.encode()) for m in which.messages) for which in (prompt, frame)]
     answer = REPLY_TOKENS + REPLY_TOKENS_PER_CANDIDATE * len(block)
-    prose = (sizes[1] + GUIDANCE_MAX_BYTES) * 3 // 8
-    return sizes[0] - sizes[1] + prose + 2 * answer
+    said = GUIDANCE_MAX_BYTES if corrected else REPAIR_MAX_BYTES if repaired else 0
+    prose = (sizes[1] + said) * 3 // 8
+    return sizes[0] - sizes[1] + prose + (2 if said else 1) * answer
 
 
 def together(blocks: Sequence[Sequence[int]], *indexes: int) -> bool:
@@ -106,19 +126,26 @@ def together(blocks: Sequence[Sequence[int]], *indexes: int) -> bool:
     return any(set(indexes) <= set(block) for block in blocks)
 
 
-@given(lists(), st.sampled_from([ROOMY, ROOMY + 400, MIDDLE]))
+@given(
+    lists(),
+    st.sampled_from([ROOMY, ROOMY + 400, MIDDLE]),
+    st.sampled_from(sorted(BUDGETS)),
+)
 def test_every_candidate_is_in_one_block_that_fits(
-    listed: tuple[RegistryKind, list[Candidate]], context: int
+    listed: tuple[RegistryKind, list[Candidate]], context: int, sent_back: tuple[bool, bool]
 ) -> None:
     """Blocks are a partition, ascending, and the real prompt of each leaves room for the rest."""
     kind, candidates = listed
-    blocks = plan_blocks(kind, candidates, context_tokens=context)
+    corrected, repaired = sent_back
+    blocks = plan_blocks(kind, candidates, context_tokens=context, budgets=BUDGETS[sent_back])
     assert sorted(index for block in blocks for index in block) == list(range(len(candidates)))
     assert all(list(block) == sorted(block) for block in blocks)
     assert list(blocks) == sorted(blocks)
     for block in blocks:
         assert block
-        assert len(block) == 1 or needed(kind, [candidates[i] for i in block]) <= context
+        asked = [candidates[index] for index in block]
+        most = needed(kind, asked, corrected=corrected, repaired=repaired)
+        assert len(block) == 1 or most <= context
 
 
 @given(lists(), st.randoms(use_true_random=False))
@@ -238,20 +265,75 @@ def test_a_candidate_that_is_too_long_is_named() -> None:
 
 @pytest.mark.parametrize("context", [0, 2_048])
 def test_a_context_that_holds_no_exchange_is_refused(context: int) -> None:
-    """Where a correction would have no room, no model is asked."""
+    """Where an answer that is sent back with a correction has no room, no model is asked."""
     candidates = candidates_of("item", [{"name": "rope"}, {"name": "ropes"}])
     with pytest.raises(InputError, match="s0"):
         plan_blocks("item", candidates, context_tokens=context)
+
+
+def test_what_is_never_sent_back_takes_no_room() -> None:
+    """Without retries no correction and no second answer is reserved: fewer, fuller requests."""
+    candidates = candidates_of("npc", [{"name": _name(number)} for number in range(60)])
+
+    def requests(context: int, sent_back: tuple[bool, bool]) -> int:
+        budgets = BUDGETS[sent_back]
+        return len(plan_blocks("npc", candidates, context_tokens=context, budgets=budgets))
+
+    counts = [requests(SMALL, sent_back) for sent_back in BUDGETS]
+    assert counts == sorted(counts)
+    bare, repaired, corrected, usual = counts
+    assert bare < repaired < corrected == usual
+    # A context that is too small for a correction is enough for an answer.
+    assert requests(2_048, (False, False)) < requests(2_048, (False, True)) < len(candidates) / 2
+    with pytest.raises(InputError):
+        requests(2_048, (True, False))
+
+
+def test_few_requests_are_made_without_retries_too() -> None:
+    """Where only one answer has to fit, all blocks but one are so full that no more fits."""
+    candidates = candidates_of("npc", [{"name": _name(number)} for number in range(200)])
+    budgets = BUDGETS[False, False]
+    blocks = plan_blocks("npc", candidates, context_tokens=SMALL, budgets=budgets)
+    full = max(map(len, blocks))
+    lines = line_tokens("npc", candidates)
+    assert not Budget.of("npc", SMALL, budgets=budgets).fits(max(lines) * (full + 1), full + 1)
+    assert len(blocks) == -(-len(candidates) // full)
+
+
+def _name(number: int) -> str:
+    """Return a name of its own, that has nothing in common with the others."""
+    rng = random.Random(number)  # noqa: S311 - the same names each time
+    return "".join(rng.choices("bcdfghjklmnpqrstvwxz", k=8))
+
+
+@pytest.mark.parametrize("answer", ["no JSON", "[]", '{"a": 1, "a": 1}', "[" * 5_000 + "]" * 5_000])
+def test_a_repair_says_no_more_than_is_reserved(answer: str) -> None:
+    """What goes back with an unreadable answer is bounded as the blocks take it to be."""
+    candidates = candidates_of("npc", [{"name": "a"}, {"name": "b"}])
+    normalizer = RegistryNormalizer(RULES["npc"], candidates)
+    calls: list[ChatCall] = []
+
+    class Unreadable:
+        def complete(self, call: ChatCall, *, cancellation: object) -> Reply:
+            calls.append(call)
+            return Reply(text=answer)
+
+    messages = normalizer.request.prompt.messages
+    request = ProducerRequest(messages=messages, number=1, cause=AttemptCause.INITIAL)
+    StructuredProducer(Unreadable(), repair_retries=1).produce(
+        request, contract=normalizer.contract, cancellation=CancelToken()
+    )
+    sent_back, said = calls[1].messages[len(messages) :]
+    assert sent_back.content == answer
+    assert 0 < len(said.content.encode()) <= REPAIR_MAX_BYTES
 
 
 def test_coins_of_a_setting_take_more_room() -> None:
     """Words in guidance that are not ours are counted like everybody's: a token a byte."""
     coins = (Coinage(code="zl", label="złote monety"),)
     candidates = candidates_of("item", [{"name": f"thing {number}"} for number in range(60)])
-    usual, own = (
-        plan_blocks("item", candidates, context_tokens=MIDDLE, **more)
-        for more in ({}, {"coinages": coins})
-    )
+    usual = plan_blocks("item", candidates, context_tokens=MIDDLE)
+    own = plan_blocks("item", candidates, context_tokens=MIDDLE, coinages=coins)
     assert len(own) > len(usual)
     assert Budget.of("npc", MIDDLE, coinages=coins) == Budget.of("npc", MIDDLE)
 
@@ -333,3 +415,34 @@ def test_true_pairs_of_real_lists_come_together(shared_data: Path, kind: Registr
                     cut += one // share == other // share
     assert kept > 0.93 * pairs
     assert kept > 1.2 * cut
+
+
+@pytest.mark.parametrize(("said", "several"), [(None, True), (100_000, False)])
+def test_a_model_in_this_process_has_the_same_room_for_both_commands(
+    tmp_path: Path, scripted: Callable[..., Any], said: int | None, several: bool
+) -> None:
+    """`reconcile` divides a list as `run` does, also where the room is not said but known."""
+    campaign, file = tmp_path / "campaign", tmp_path / "model.gguf"
+    campaign.mkdir()
+    file.write_bytes(b"GGUF")
+    lines = [f'{{"source_id": "{number}", "name": "{_name(number)}"}}\n' for number in range(200)]
+    (campaign / "npc.jsonl").write_text("".join(lines))
+    model = f"llama:{file}"
+    policy = AttemptPolicy(normalize_retries=0)
+    alone, together = (scripted(['{"duplicate_groups": []}'] * 200) for _ in range(2))
+    settings = Settings(
+        registry="npc",
+        candidates=campaign / "npc.jsonl",
+        out=tmp_path / "alone",
+        model=model,
+        policy=policy,
+        context_tokens=said,
+    )
+    reconcile(settings, backend=alone)
+    options = Config(model=model, context_tokens=said, normalize_retries=0)
+    run_campaign(
+        RunSettings(campaign=campaign, out=tmp_path / "together", options=options),
+        backend=together,
+    )
+    assert (len(alone.calls) > 1) is several
+    assert [call.messages for call in alone.calls] == [call.messages for call in together.calls]

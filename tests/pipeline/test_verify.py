@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from notarius.contracts import FinishReason, Reply, Usage, canonical_json
 from notarius.pipeline import InputError, Settings, _files, reconcile
-from notarius.pipeline import _verify as module
-from notarius.pipeline._verify import KINDS, Verification, verification_lines, verify
+from notarius.pipeline import _outputs as module
+from notarius.pipeline._outputs import KINDS
+from notarius.pipeline._verify import Verification, verification_lines, verify
 from notarius.registries import RegistryKind
 
 Write = Callable[..., Path]

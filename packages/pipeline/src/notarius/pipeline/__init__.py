@@ -7,6 +7,7 @@ from notarius.pipeline._diff import diff
 from notarius.pipeline._errors import ExitStatus, InputError
 from notarius.pipeline._models import BackendFactory
 from notarius.pipeline._reconcile import Settings, Summary, reconcile
+from notarius.pipeline._report import Reported, report
 from notarius.pipeline._run import RunSettings, RunSummary, check_campaign, run_campaign
 from notarius.pipeline._similarity_backend import SimilarityBackend
 from notarius.pipeline._verify import verify
@@ -16,6 +17,7 @@ __all__ = [
     "Config",
     "ExitStatus",
     "InputError",
+    "Reported",
     "RunSettings",
     "RunSummary",
     "Settings",
@@ -24,6 +26,7 @@ __all__ = [
     "check_campaign",
     "diff",
     "reconcile",
+    "report",
     "run_campaign",
     "verify",
 ]

@@ -2,7 +2,8 @@
 
 1. Every candidate is in exactly one block; nothing is cut or dropped.
 2. A block fits: its prompt, a whole answer, that answer sent back with a correction of any length,
-   and the new answer, counted so that no tokenizer needs more.
+   and the new answer, counted so that no tokenizer needs more. Where the budgets allow no retry,
+   what a retry would send back takes no room.
 3. What the matcher takes for one is kept together first, then what has words and pieces of words
    in common, the strongest link first, as long as the union fits. What is left over fills the room
    that is left, so that there are few requests.
@@ -27,6 +28,7 @@ import msgspec
 from notarius.contracts import GUIDANCE_MAX_BYTES, cut, one_line
 from notarius.pipeline._clusters import MAX_ALIASES
 from notarius.pipeline._errors import InputError
+from notarius.pipeline._exchange import Budgets
 from notarius.pipeline._models import REPLY_TOKENS, REPLY_TOKENS_PER_CANDIDATE
 from notarius.pipeline._names import MAX_CHARS, MAX_PROSE_CHARS, plain_text, singular
 from notarius.pipeline._similarity import propose
@@ -48,6 +50,8 @@ MESSAGES: Final = 5
 """System, question, answer, correction, and the answer that is begun."""
 TEMPLATE_TOKENS: Final = 80
 """What a chat template says by itself: dates, channels, how much to think."""
+REPAIR_MAX_BYTES: Final = 256
+"""What a repair says at most about an answer that could not be read."""
 
 # What we wrote is English, at most 0.30 tokens a byte in each of six vocabularies of 32,000 to
 # 200,000 tokens. Guidance has ids as well, which are nearly a token a byte. The most that it could
@@ -85,6 +89,8 @@ _SHOWN_MAX_BYTES: Final = 60
 _LEAST_ASKED: Final = 2
 """Candidates without which there is nothing to ask."""
 
+_USUAL: Final = Budgets()
+
 _Names = tuple[str, tuple[str, ...]]
 
 
@@ -97,11 +103,15 @@ class _Link(NamedTuple):
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of a model's context, and those that any request needs (`frame_tokens`).
 
-    `own_words` says that guidance holds no words but ours: a setting may name its own coins.
+    An answer can be sent back with a correction (`corrected`) or with a shorter message
+    (`repaired`). `own_words` says that guidance holds no words but ours: a setting may name its
+    own coins.
     """
 
     context_tokens: int
     frame_tokens: int
+    corrected: bool = True
+    repaired: bool = True
     own_words: bool = True
 
     @classmethod
@@ -110,6 +120,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         kind: RegistryKind,
         context_tokens: int,
         *,
+        budgets: Budgets = _USUAL,
         coinages: Sequence[Coinage] = STANDARD_COINAGES,
     ) -> Self:
         """Return the budget for requests about a registry."""
@@ -119,16 +130,27 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             context_tokens=context_tokens,
             frame_tokens=around + _own_tokens(own, _PROSE_TOKENS),
+            corrected=budgets.policy.normalize_retries > 0,
+            repaired=budgets.repair_retries > 0,
             own_words=kind != "item" or {coin.label for coin in coinages} <= _OWN_COINS,
         )
 
     def needed(self, line_tokens: int, candidates: int) -> int:
         """Return what a request with lines of so many tokens may come to, correction and all."""
         answer = REPLY_TOKENS + REPLY_TOKENS_PER_CANDIDATE * candidates
+        said = self._said_of_an_answer(candidates)
+        return self.frame_tokens + line_tokens + self.answers * answer + said
+
+    @property
+    def answers(self) -> int:
+        """How many answers a request may hold: one is written, and one may be sent back."""
+        return 2 if self.corrected or self.repaired else 1
+
+    def _said_of_an_answer(self, candidates: int) -> int:
+        if not self.corrected:
+            return _own_tokens(REPAIR_MAX_BYTES, _PROSE_TOKENS) if self.repaired else 0
         density = min(_PROSE_TOKENS + candidates, _GUIDANCE_TOKENS_MAX)
-        density = density if self.own_words else _PER_BYTES
-        guidance = _own_tokens(GUIDANCE_MAX_BYTES, density)
-        return self.frame_tokens + line_tokens + 2 * answer + guidance
+        return _own_tokens(GUIDANCE_MAX_BYTES, density if self.own_words else _PER_BYTES)
 
     def fits(self, line_tokens: int, candidates: int) -> bool:
         """Whether that is in the context."""
@@ -189,18 +211,20 @@ def plan_blocks(
     candidates: Sequence[Candidate],
     *,
     context_tokens: int | None,
+    budgets: Budgets = _USUAL,
     coinages: Sequence[Coinage] = STANDARD_COINAGES,
 ) -> tuple[tuple[int, ...], ...]:
     """Return disjoint blocks of indexes that cover the list, ascending, the first index first.
 
     A single block if everything fits, or if no limit is known (`context_tokens` is `None`); none
     for an empty list. Raises `InputError`, naming what is too long, if there are two candidates
-    that can't be asked about together: else any two that are alike can.
+    that can't be asked about together: else any two that are alike can. `budgets` say what may be
+    sent back to the model, which takes room.
     """
     whole = tuple(range(len(candidates)))
     if context_tokens is None or len(whole) < _LEAST_ASKED:
         return (whole,) if whole else ()
-    budget = Budget.of(kind, context_tokens, coinages=coinages)
+    budget = Budget.of(kind, context_tokens, budgets=budgets, coinages=coinages)
     tokens = line_tokens(kind, candidates)
     if budget.fits(sum(tokens), len(whole)):
         return (whole,)
@@ -411,7 +435,8 @@ def _packed(
     for at in sorted(range(len(clusters)), key=lambda at: -budget.needed(*sizes[at])):
         size, count = sizes[at]
         # What the cluster adds at least; the room for guidance grows a little as well.
-        best = bisect_left(rooms, (size + 2 * REPLY_TOKENS_PER_CANDIDATE * count, 0))
+        least = size + budget.answers * REPLY_TOKENS_PER_CANDIDATE * count
+        best = bisect_left(rooms, (least, 0))
         while best < len(rooms):
             number = rooms[best][1]
             if budget.fits(filled[number][0] + size, filled[number][1] + count):

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -14,12 +14,12 @@ from notarius.contracts import ContractError, cut, one_line
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._exchange import Budgets, rules_for
 from notarius.pipeline._models import SIMILARITY, ModelChoice
+from notarius.pipeline._outputs import KINDS
 from notarius.registries import STANDARD_COINAGES, Coinage, RegistryKind
 
 T = TypeVar("T")
 
 CONFIG: Final = "notarius.toml"
-KINDS: Final[tuple[RegistryKind, ...]] = get_args(RegistryKind)
 
 _KEY_SHOWN_MAX_BYTES: Final = 60
 

@@ -4,7 +4,7 @@ import codecs
 import difflib
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -26,6 +26,9 @@ C = TypeVar("C", bound=Candidate)
 E = TypeVar("E", bound=Entry)
 
 _SHOWN_MAX_BYTES: Final = 60
+_DEPTH_MAX: Final = 64
+"""Lists and objects that may stand in one another, the line's own included: a limit of ours, since
+that of a decoder depends on how deep in a program it is called, and output is to be read again."""
 _ITEM_KEYS: Final = frozenset({"item_kind", "denomination"})
 
 
@@ -119,7 +122,7 @@ def _record(line: bytes) -> dict[str, Any]:
     except RepeatedKeyError as error:
         _fail(f"key {_shown(error.key)} stands twice in one object; keep one of them")
     except RecursionError:
-        _fail("nested too deeply; make it flatter")
+        _fail(f"nested too deeply (at most {_DEPTH_MAX} levels); make it flatter")
     except UnicodeDecodeError as error:
         _fail(f"byte {error.start + 1} is no UTF-8 text, so no valid JSON; save the file as UTF-8")
     except (msgspec.DecodeError, ValueError) as error:
@@ -129,7 +132,17 @@ def _record(line: bytes) -> dict[str, Any]:
         _fail(f"no valid JSON ({_plain(str(error))}); write one JSON object a line")
     if not isinstance(record, dict):
         _fail("not a JSON object; write one object a line")
+    if _is_deeper(record, _DEPTH_MAX):
+        _fail(f"nested too deeply (at most {_DEPTH_MAX} levels); make it flatter")
     return record
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether more than so many lists and objects stand in one another."""
+    if not isinstance(value, dict | list):
+        return False
+    inside: Iterable[object] = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inside)
 
 
 def _is_half_a_pair(line: bytes) -> bool:

@@ -21,8 +21,7 @@ import msgspec
 
 from notarius.contracts import canonical_json
 from notarius.pipeline._errors import InputError
-from notarius.pipeline._shown import counted, json_text, quoted, some, visible
-from notarius.pipeline._verify import (
+from notarius.pipeline._outputs import (
     KINDS,
     OURS,
     REGISTRY,
@@ -30,6 +29,7 @@ from notarius.pipeline._verify import (
     listing,
     read_registry,
 )
+from notarius.pipeline._shown import counted, json_text, quoted, some, visible
 from notarius.registries import Entry, Registry, RegistryKind
 
 LINES_MAX: Final = 10

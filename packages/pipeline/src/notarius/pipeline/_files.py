@@ -104,7 +104,24 @@ def publish_one(folder: Path, name: str, value: object) -> tuple[Path, ...]:
     return _replace(folder, {name: canonical_json(value) + b"\n"})
 
 
-def _replace(folder: Path, contents: Mapping[str, bytes]) -> tuple[Path, ...]:
+def publish_page(path: Path, data: bytes, *, keep: Iterable[Path]) -> None:
+    """Write a file for people, anywhere. Raises `InputError` if it can't be written.
+
+    So too if it would take the place of one of the files to `keep`, whether these exist or not.
+    """
+    taken = path.resolve()
+    for other in keep:
+        with contextlib.suppress(OSError):
+            if taken == other.resolve() or path.samefile(other):
+                raise InputError(f"{path}: would overwrite {other}; choose another --html")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, but a file goes there; choose another --html")
+    _replace(path.parent, {path.name: data}, option="--html")
+
+
+def _replace(
+    folder: Path, contents: Mapping[str, bytes], *, option: str = "--out"
+) -> tuple[Path, ...]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=folder))
@@ -118,7 +135,7 @@ def _replace(folder: Path, contents: Mapping[str, bytes]) -> tuple[Path, ...]:
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise _unwritable(folder, error, option) from None
     return tuple(folder / name for name in contents)
 
 
@@ -166,8 +183,8 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _unwritable(folder: Path, error: OSError) -> InputError:
+def _unwritable(folder: Path, error: OSError, option: str = "--out") -> InputError:
     reason = error.strerror or type(error).__name__
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    remedy = "make room there, or choose another --out" if full else "choose another --out"
+    remedy = f"make room there, or choose another {option}" if full else f"choose another {option}"
     return InputError(f"{folder}: can't be written to ({reason}); {remedy}")

@@ -86,7 +86,10 @@ def _require_address(base_url: str) -> None:
 
 def _require_key(variable: str | None) -> None:
     if variable is not None and variable not in os.environ:
-        raise InputError(f"--api-key-env: the variable {variable} is not set")
+        # Not repeated: many a user gives the key itself.
+        raise InputError(
+            "--api-key-env: no variable of this name is set; set it, and give its name, not the key"
+        )
     key = os.environ.get(variable or API_KEY_ENV, "")
     if not (key.isascii() and key.isprintable()):
         name = variable or API_KEY_ENV
@@ -123,7 +126,7 @@ def identify(choice: ModelChoice) -> ModelIdentity:
         name=choice.name,
         identity=identity,
         sampling=lambda candidates: sampling_for(choice.name, candidates),
-        context_tokens=choice.context_tokens or default_context(choice.name),
+        context_tokens=context_of(choice.name, choice.context_tokens),
     )
 
 
@@ -136,9 +139,9 @@ def _digest(path: Path) -> str:
         raise InputError(f"--model: {path} can't be read ({reason})") from None
 
 
-def default_context(model: str) -> int | None:
-    """Return the tokens that a model takes where nothing else is said: known for our own only."""
-    return IN_PROCESS_CONTEXT_TOKENS if model.startswith(IN_PROCESS) else None
+def context_of(model: str, said: int | None) -> int | None:
+    """Return the tokens that a model takes: what is said, else what is known, for our own only."""
+    return said or (IN_PROCESS_CONTEXT_TOKENS if model.startswith(IN_PROCESS) else None)
 
 
 class Models:

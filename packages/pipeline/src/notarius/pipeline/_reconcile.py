@@ -13,7 +13,14 @@ from notarius.pipeline._debug import DebugBackend, prepare_debug_folder
 from notarius.pipeline._exchange import Budgets
 from notarius.pipeline._files import prepare_folder, require_apart
 from notarius.pipeline._holders import DirectHolder
-from notarius.pipeline._models import SIMILARITY, BackendFactory, ModelIdentity, sampling_for
+from notarius.pipeline._interrupts import put_off
+from notarius.pipeline._models import (
+    SIMILARITY,
+    BackendFactory,
+    ModelIdentity,
+    context_of,
+    sampling_for,
+)
 from notarius.pipeline._settle import Recall, settle
 from notarius.pipeline._similarity_backend import SimilarityBackend
 from notarius.pipeline._work import FAILED_RECEIPT, OUTPUTS, Work, Written, prepare, write
@@ -26,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What to run and how. Retries count calls after the first.
 
     `context_tokens` is the longest exchange that the model can take; a list that would need more
-    is asked about in parts.
+    is asked about in parts. `None` is no limit, but for a model in this process the room it has.
     """
 
     registry: RegistryKind
@@ -94,7 +101,7 @@ def reconcile(
         name=settings.model,
         identity=settings.model,
         sampling=lambda candidates: sampling_for(settings.model, candidates),
-        context_tokens=settings.context_tokens,
+        context_tokens=context_of(settings.model, settings.context_tokens),
     )
     work = prepare(settings.registry, [settings.candidates], model, budgets=settings.budgets)
     factory = backend
@@ -112,6 +119,7 @@ def reconcile(
             asking=None if starting is None else lambda _, request: starting(request),
             hooks=hooks,
         )
+        let_through = undo.enter_context(put_off())
         settled = list(
             settle(
                 work.parts,
@@ -119,9 +127,10 @@ def reconcile(
                 recall=Recall(),
                 token=token,
                 deadline_s=settings.policy.deadline_s,
+                let_through=let_through,
             )
         )
-    written = write(work, settled, settings.out)
+        written = write(work, settled, settings.out)
     if written.result.error is not None:
         raise written.result.error
     return summary_of(work, written, settings.out)

@@ -16,6 +16,7 @@ from notarius.pipeline._errors import InputError
 from notarius.pipeline._executors import open_executor
 from notarius.pipeline._files import MANIFEST, prepare_folder, publish_over, require_apart
 from notarius.pipeline._holders import DirectHolder, ExecutorHolder, ThreadHolder
+from notarius.pipeline._interrupts import LetThrough, put_off
 from notarius.pipeline._models import (
     IN_PROCESS,
     SIMILARITY,
@@ -203,8 +204,11 @@ def run_campaign(
         holder = stack.enter_context(
             _holder(settings, prepared, backend=backend, token=token, watcher=watcher)
         )
-        written = _settle_and_write(settings, prepared, holder, recall, token, watcher)
-    return _finish(settings, prepared, written)
+        with put_off() as let_through:
+            written = _settle_and_write(
+                settings, prepared, holder, recall, token, watcher, let_through
+            )
+            return _finish(settings, prepared, written)
 
 
 def _settle_and_write(
@@ -214,6 +218,7 @@ def _settle_and_write(
     recall: Recall,
     token: CancelToken,
     watcher: Watcher | None,
+    let_through: LetThrough,
 ) -> dict[RegistryKind, Written]:
     """Settle all parts together, and write each registry when its last part has ended."""
     works = {work.registry: work for work in prepared.works}
@@ -228,6 +233,7 @@ def _settle_and_write(
             token=token,
             deadline_s=prepared.config.deadline,
             watcher=watcher,
+            let_through=let_through,
         )
     ) as all_settled:
         for settled in all_settled:

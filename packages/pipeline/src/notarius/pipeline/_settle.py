@@ -30,6 +30,7 @@ from notarius.contracts import (
 from notarius.pipeline._checkpoints import Checkpoints, Remembered
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._exchange import Exchange, Held
+from notarius.pipeline._interrupts import LetThrough
 from notarius.registries import (
     Entry,
     ItemEntry,
@@ -164,11 +165,13 @@ def settle(
     token: CancelToken,
     deadline_s: float | None = None,
     watcher: Watcher | None = None,
+    let_through: LetThrough = contextlib.nullcontext,
 ) -> Generator[Settled, None, None]:
     """Settle all parts, and hand each back when it has ended, in no fixed order.
 
     `deadline_s` is the time for all of them together. When one fails in a way that the others
-    would share, or the run is interrupted, no other is begun: those end as cancelled.
+    would share, or the run is interrupted, no other is begun: those end as cancelled. An
+    interruption is waited for in `let_through` alone, and comes out as the error of a part.
     """
     if watcher is not None:
         watcher.planned(parts)
@@ -183,9 +186,16 @@ def settle(
             watcher.settled(settled)
         yield settled
     end = math.inf if deadline_s is None else time.monotonic() + deadline_s
-    with contextlib.closing(_Rest(to_ask, holder, token, end)) as rest:
-        for settled in rest:
-            recall.put(settled.part, settled.outcome)
+    with contextlib.closing(_Rest(to_ask, holder, token, end, let_through)) as rest:
+        for ended in rest:
+            settled = ended
+            try:
+                with let_through():
+                    recall.put(settled.part, settled.outcome)
+            except KeyboardInterrupt as error:
+                # The result is lost for the next run, and all the same a result of this one.
+                rest.interrupted(error)
+                settled = replace(settled, error=settled.error or error)
             if watcher is not None:
                 watcher.settled(settled)
             yield settled
@@ -194,11 +204,19 @@ def settle(
 class _Rest:
     """The parts for which a model has to be asked."""
 
-    def __init__(self, to_ask: deque[Part], holder: Holder, token: CancelToken, end: float) -> None:
+    def __init__(
+        self,
+        to_ask: deque[Part],
+        holder: Holder,
+        token: CancelToken,
+        end: float,
+        let_through: LetThrough,
+    ) -> None:
         self._to_ask = to_ask
         self._holder = holder
         self._token = token
         self._end = end
+        self._let_through = let_through
         self._running: dict[concurrent.futures.Future[Held], Part] = {}
         self._interrupt: KeyboardInterrupt | None = None
         self._stopped = False
@@ -209,13 +227,12 @@ class _Rest:
             try:
                 done = self._step()
             except KeyboardInterrupt as error:
-                if self._interrupt is not None:
-                    raise  # twice is the user's way to say: at once
-                self._interrupt = error
-                self._stop()
+                self.interrupted(error)
                 continue
             for future in done:
                 settled = _settled(self._running.pop(future), future)
+                if isinstance(settled.outcome, Cancelled):
+                    settled = replace(settled, error=settled.error or self._interrupt)
                 if _stops(settled) or self._token.cancelled:
                     self._stopped = True
                 yield settled
@@ -225,11 +242,21 @@ class _Rest:
     def _step(self) -> "set[concurrent.futures.Future[Held]]":
         """Begin what there is room for, and wait until something has ended."""
         while self._to_ask and not self._stopped and len(self._running) < self._holder.at_once:
-            part = self._to_ask.popleft()
-            self._running[self._holder.submit(_within(part, self._end))] = part
-        return concurrent.futures.wait(
-            self._running, return_when=concurrent.futures.FIRST_COMPLETED
-        ).done
+            part = self._to_ask[0]
+            with self._let_through():
+                future = self._holder.submit(_within(part, self._end))
+            self._running[future] = self._to_ask.popleft()
+        with self._let_through():
+            return concurrent.futures.wait(
+                self._running, return_when=concurrent.futures.FIRST_COMPLETED
+            ).done
+
+    def interrupted(self, error: KeyboardInterrupt) -> None:
+        """Begin nothing more, and end what is running; twice is the way to say: at once."""
+        if self._interrupt is not None:
+            raise error
+        self._interrupt = error
+        self._stop()
 
     def _stop(self) -> None:
         self._stopped = True
@@ -241,7 +268,8 @@ class _Rest:
         """Stop what is still running, if the caller has given up."""
         if self._running:
             self._stop()
-            concurrent.futures.wait(self._running)
+            with self._let_through():
+                concurrent.futures.wait(self._running)
 
 
 def _within(part: Part, end: float) -> Part:

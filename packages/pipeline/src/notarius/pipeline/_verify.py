@@ -1,65 +1,43 @@
 """Checks a folder of results: its files against the manifests, and what follows from them.
 
-Nothing in the folder is trusted. No link in it is followed, nothing but plain files is opened,
-what is read has a bound, and whatever is wrong becomes a line for a person.
+Whatever is wrong becomes a line for a person.
 """
 
-import contextlib
 import hashlib
-import io
-import os
-import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from notarius.contracts import (
-    ContractError,
-    ProcessWarning,
-    RepeatedKeyError,
-    Usage,
-    canonical_json,
-    cut,
-    require_unique_keys,
-)
+from notarius.contracts import ContractError, ProcessWarning, Usage, canonical_json
 from notarius.pipeline._errors import PROBLEMS_SHOWN_MAX, InputError
 from notarius.pipeline._exchange import rules_for
-from notarius.pipeline._shown import counted, json_text, quoted, some, visible
-from notarius.registries import (
-    ItemEntry,
-    LocationEntry,
-    NpcEntry,
-    Registry,
-    RegistryKind,
+from notarius.pipeline._outputs import (
+    KINDS,
+    MANIFEST,
+    OURS,
+    RECEIPT,
+    REGISTRY,
+    RESTORE,
+    WARNINGS,
+    UnfitFileError,
+    file_digest,
+    file_size,
+    listing,
+    names_in,
+    read_json,
+    read_registry,
+    reason,
 )
+from notarius.pipeline._shown import counted, json_text, quoted, some, visible
+from notarius.registries import Registry, RegistryKind
 
 T = TypeVar("T")
 
-# Names and schemas stand here once more, as the format fixes them: a check that took them from
-# what writes the files would agree with it whatever it wrote.
-REGISTRY: Final = "registry.json"
-WARNINGS: Final = "warnings.json"
-RECEIPT: Final = "receipt.json"
-MANIFEST: Final = "manifest.json"
-KINDS: Final[tuple[RegistryKind, ...]] = get_args(RegistryKind)
-"""The registries; a campaign's folder has a folder of each of these names, or of some."""
-OURS: Final = frozenset({REGISTRY, WARNINGS, RECEIPT, MANIFEST})
-"""What a manifest must account for. It can't list itself, and a failed run's receipt is in none."""
-JSON_MAX_BYTES: Final = 256 * 1024 * 1024
-"""The largest file whose content is read; digests are computed of files of any size."""
-
 _MANIFEST_MAX_BYTES: Final = 16 * 1024 * 1024
 _STAGING_PREFIX: Final = ".notarius-staging-"
-_DECODER_WORDS_MAX_BYTES: Final = 180
-_TYPES: Final[Mapping[RegistryKind, type[Registry[Any]]]] = MappingProxyType(
-    {"npc": Registry[NpcEntry], "item": Registry[ItemEntry], "location": Registry[LocationEntry]}
-)
-_RESTORE: Final = "bring it back from a copy, or run notarius again"
-_NO_LINK: Final = "put the file itself there"
 _DISTRUST: Final = "don't rely on it; run notarius again"
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -89,16 +67,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """Whether everything fits."""
         return not self.problems
-
-
-class UnfitFileError(Exception):
-    """Why a file can't be used, and the remedy, both for a person."""
-
-    def __init__(self, what: str, hint: str = _RESTORE) -> None:
-        """Keep both."""
-        self.what = what
-        self.hint = hint
-        super().__init__(f"{what}; {hint}")
 
 
 class _Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,10 +119,6 @@ class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
     def has_result(self) -> bool:
         """Whether a registry was written."""
         return self.outcome in {"accepted", "fell_back"}
-
-
-class _Schema(msgspec.Struct, frozen=True, kw_only=True):
-    schema: str
 
 
 def verify(
@@ -287,15 +251,15 @@ class _Check:
 
     def _compare(self, name: str, listed: _Listed, manifest: str) -> None:
         self._listed.add(name)
-        size = self._read(name, _size)
+        size = self._read(name, file_size)
         if size is None:
             return
         self.compared.add(name)
         if size != listed.size:
             what = f"has {counted(size, 'byte', 'bytes')}, but {manifest} says {listed.size}"
-            self._report(name, what, _RESTORE)
-        elif self._read(name, _digest) not in {listed.sha256, None}:
-            self._report(name, f"has other content than {manifest} says (SHA-256)", _RESTORE)
+            self._report(name, what, RESTORE)
+        elif self._read(name, file_digest) not in {listed.sha256, None}:
+            self._report(name, f"has other content than {manifest} says (SHA-256)", RESTORE)
 
     def _unlisted(self, folder: str) -> None:
         """Report files that are there, though no manifest that could be read lists them."""
@@ -345,7 +309,7 @@ class _Check:
                 with path.open("rb") as handle:
                     digests.append(hashlib.file_digest(handle, "sha256").hexdigest())
             except OSError as error:
-                what = f"can't be read ({_reason(error)})"
+                what = f"can't be read ({reason(error)})"
                 hint = "give the candidate file of that run"
                 self.problems.append(Problem(file=json_text(path), what=what, hint=hint))
                 return
@@ -428,120 +392,17 @@ def _receipt_faults(receipt: _Receipt, folder: str) -> Iterator[str]:
         yield "has a usage that is not the sum over its attempts"
 
 
-def listing(folder: Path) -> frozenset[str]:
-    """Return the names in a folder that a person named; raise `InputError` if it can't be read."""
-    try:
-        return frozenset(path.name for path in folder.iterdir())
-    except OSError as error:
-        raise InputError(
-            f"{folder}: can't be read as a folder ({_reason(error)}); "
-            "name a folder that was an --out"
-        ) from None
-
-
-def names_in(folder: Path) -> frozenset[str]:
-    """Return the names in a folder; none if it is no folder, a link, or closed to us."""
-    try:
-        if stat.S_ISDIR(folder.lstat().st_mode):
-            return frozenset(path.name for path in folder.iterdir())
-    except OSError:
-        pass
-    return frozenset()
-
-
-def read_registry(folder: Path, name: str) -> tuple[RegistryKind, Registry[Any]]:
-    """Return a registry and which it is. Raises `UnfitFileError`."""
-    found = _json(folder, name, {_schema(kind): shape for kind, shape in _TYPES.items()})
-    return next(kind for kind in KINDS if found.schema == _schema(kind)), found
-
-
-def _schema(kind: RegistryKind) -> str:
-    return f"notarius.registry.{kind}.v1"
-
-
 def _read_manifest(folder: Path, name: str) -> _Manifest:
     shapes = {"notarius.manifest.v1": _Manifest}
-    return _json(folder, name, shapes, max_bytes=_MANIFEST_MAX_BYTES)
+    return read_json(folder, name, shapes, max_bytes=_MANIFEST_MAX_BYTES)
 
 
 def _read_receipt(folder: Path, name: str) -> _Receipt:
-    return _json(folder, name, {"notarius.receipt.v1": _Receipt})
+    return read_json(folder, name, {"notarius.receipt.v1": _Receipt})
 
 
 def _read_warnings(folder: Path, name: str) -> _Warnings:
-    return _json(folder, name, {"notarius.warnings.v1": _Warnings})
-
-
-def _json(
-    folder: Path, name: str, shapes: Mapping[str, type[T]], *, max_bytes: int = JSON_MAX_BYTES
-) -> T:
-    """Return a JSON file in the shape that its schema stands for; other keys are passed over."""
-    data = _content(folder, name, max_bytes=max_bytes)
-    try:
-        schema = msgspec.json.decode(data, type=_Schema).schema
-        require_unique_keys(data)
-        if schema in shapes:
-            return msgspec.json.decode(data, type=shapes[schema])
-    except RecursionError:
-        hint = "make what `extra` holds flatter and run notarius again"
-        raise UnfitFileError("is nested too deeply", hint) from None
-    except RepeatedKeyError:
-        raise UnfitFileError("has an object with the same key twice") from None
-    except msgspec.ValidationError as error:
-        raise UnfitFileError(f"has another shape than it should ({_words(error)})") from None
-    except ValueError as error:
-        raise UnfitFileError(f"is no valid JSON ({_words(error)})") from None
-    raise UnfitFileError(
-        f"has the schema {quoted(schema)}, which does not belong here",
-        "use the version of notarius that wrote it, or run notarius again",
-    )
-
-
-def _words(error: Exception) -> str:
-    return cut(visible(str(error)), _DECODER_WORDS_MAX_BYTES)
-
-
-def _content(folder: Path, name: str, *, max_bytes: int) -> bytes:
-    with _opened(folder, name) as handle:
-        if os.fstat(handle.fileno()).st_size > max_bytes:
-            raise UnfitFileError(f"is larger than the {max_bytes} bytes that are looked at")
-        return handle.read(max_bytes)
-
-
-def _size(folder: Path, name: str) -> int:
-    with _opened(folder, name) as handle:
-        return os.fstat(handle.fileno()).st_size
-
-
-def _digest(folder: Path, name: str) -> str:
-    with _opened(folder, name) as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-@contextlib.contextmanager
-def _opened(folder: Path, name: str) -> Iterator[io.BufferedReader]:
-    """Open a plain file below `folder`; raise `UnfitFileError` rather than follow a link to it."""
-    path = folder
-    *parents, last = name.split("/")
-    try:
-        for parent in parents:
-            path /= parent
-            if stat.S_ISLNK(path.lstat().st_mode):
-                raise UnfitFileError("lies behind a link, which is not followed", _NO_LINK)
-        path /= last
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            raise UnfitFileError("is a link, which is not followed", _NO_LINK)
-        if not stat.S_ISREG(mode):  # opening a pipe could wait for ever
-            raise UnfitFileError("is no plain file")
-        with path.open("rb") as handle:
-            yield handle
-    except (FileNotFoundError, NotADirectoryError):
-        raise UnfitFileError("is missing") from None
-    except OSError as error:
-        raise UnfitFileError(f"can't be read ({_reason(error)})") from None
-    except ValueError:  # a NUL, or letters that the file system's encoding does not have
-        raise UnfitFileError("has a name that no file can have here") from None
+    return read_json(folder, name, {"notarius.warnings.v1": _Warnings})
 
 
 def _join(folder: str, name: str) -> str:
@@ -552,7 +413,3 @@ def _leaves(name: str) -> bool:
     """Whether a name in a manifest could lead out of its folder, on any system."""
     odd = any(character in name for character in "\\:")
     return odd or any(part in {"", ".", ".."} for part in name.split("/"))
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__

@@ -59,7 +59,11 @@ def prepare(
     rules = rules_for(registry, coinages)
     candidates, digest = read_candidates(sources, rules)
     blocks = plan_blocks(
-        registry, candidates, context_tokens=model.context_tokens, coinages=coinages
+        registry,
+        candidates,
+        context_tokens=model.context_tokens,
+        budgets=budgets,
+        coinages=coinages,
     )
     policy = fingerprint(rules)
     parts = []

@@ -22,6 +22,7 @@ from notarius.pipeline._errors import ExitStatus, InputError
 from notarius.pipeline._models import Models
 from notarius.pipeline._progress import reconcile_progress, run_progress
 from notarius.pipeline._reconcile import FAILED_RECEIPT, Settings, Summary, reconcile
+from notarius.pipeline._report import REPORT, Reported, report
 from notarius.pipeline._run import (
     CHECKPOINTS,
     Plan,
@@ -166,7 +167,7 @@ def reconcile_command(  # noqa: PLR0913, PLR0917 - the options of the command
     0 done, 2 bad input or usage, 3 retries spent with --terminal fail, 4 no answer from the
     model, 130 interrupted.
     """
-    with _told(out, "start again"):
+    with _told(out, "start again", output_format, quiet=quiet):
         options = _options(
             model=model,
             base_url=base_url,
@@ -256,7 +257,7 @@ def run_command(  # noqa: PLR0913, PLR0917 - the options of the command
     OUT/npc/, OUT/item/ and OUT/location/ with the files of `notarius reconcile`, and a receipt
     and a manifest over all. Exit status: as for `notarius reconcile`, the worst of all registries.
     """
-    with _told(out, "go on where this run was stopped"):
+    with _told(out, "go on where this run was stopped", output_format, quiet=quiet):
         options = _options(
             model=model,
             base_url=base_url,
@@ -286,7 +287,7 @@ def run_command(  # noqa: PLR0913, PLR0917 - the options of the command
 
 
 @app.command(name="check", epilog="Example: notarius check campaign/ --context-tokens 8192")
-def check_command(
+def check_command(  # noqa: PLR0913, PLR0917 - the options of the command
     campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="Folder of the campaign.")],
     checkpoints: Annotated[
         Path | None,
@@ -296,15 +297,19 @@ def check_command(
     base_url: _BaseUrl = None,
     api_key_env: _ApiKeyEnv = None,
     context_tokens: _ContextTokens = None,
+    normalize_retries: _NormalizeRetries = None,
+    repair_retries: _RepairRetries = None,
     output_format: _Format = FormatOption.TEXT,
 ) -> None:
     """Check all files of a campaign, and say what a run would ask; no model is needed."""
-    with _told(campaign, "start again"):
+    with _told(campaign, "start again", output_format):
         options = _options(
             model=model,
             base_url=base_url,
             api_key_env=api_key_env,
             context_tokens=context_tokens,
+            normalize_retries=normalize_retries,
+            repair_retries=repair_retries,
         )
         plan = check_campaign(campaign, options=options, checkpoints=checkpoints)
     with contextlib.suppress(OSError):
@@ -320,11 +325,39 @@ def verify_command(
 
     Exit status: 0 all matches, 2 something does not.
     """
-    with _told(out, "start again"):
+    with _told(out, "start again", output_format):
         found = verify(out)
     with contextlib.suppress(OSError):
         _print(found, verification_lines(found), output_format)
     raise typer.Exit(ExitStatus.DONE if found.ok else ExitStatus.BAD_INPUT)
+
+
+@app.command(name="report", epilog="Example: notarius report registries/ --candidates campaign/")
+def report_command(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder of an earlier run.")],
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Where to write it; OUT/{REPORT} if left out."),
+    ] = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="The campaign's folder, or the candidate file of one registry: "
+            "merged candidates are then shown as they were.",
+        ),
+    ] = None,
+    output_format: _Format = FormatOption.TEXT,
+) -> None:
+    """Write one HTML file about an output folder, to look at in any browser.
+
+    It shows what was merged and on what evidence, what was refused and why, every attempt, and
+    whether the files match. It needs no network and holds no text of a model.
+    """
+    with _told(out, "start again", output_format):
+        done = report(out, html=html, candidates=candidates)
+    with contextlib.suppress(OSError):
+        _tell_report(done, output_format)
 
 
 @app.command(name="diff", epilog="Example: notarius diff registries-may/ registries-june/")
@@ -334,7 +367,7 @@ def diff_command(
     output_format: _Format = FormatOption.TEXT,
 ) -> None:
     """Say which entries merged, split, appeared or vanished between two runs."""
-    with _told(before, "start again"):
+    with _told(before, "start again", output_format):
         found = diff(before, after)
     with contextlib.suppress(OSError):
         _print(found, difference_lines(found), output_format)
@@ -361,26 +394,44 @@ def _options(**said: object) -> Config:
 
 
 @contextlib.contextmanager
-def _told(out: Path, again: str) -> Iterator[None]:
-    """Turn what the package raises into a line for a person and an exit status."""
+def _told(
+    out: Path,
+    again: str,
+    output_format: FormatOption,
+    *,
+    quiet: bool = False,
+) -> Iterator[None]:
+    """Turn what the package raises into a line for a person, and an object for a program."""
     try:
         yield
     except InputError as error:
-        for line in str(error).splitlines():
-            typer.echo(f"error: {visible(line)}", err=True)
-        raise typer.Exit(ExitStatus.BAD_INPUT) from None
+        said = [f"error: {visible(line)}" for line in str(error).splitlines()]
+        ended, status = _no_summary("bad_input", str(error)), ExitStatus.BAD_INPUT
     except KeyboardInterrupt:
-        typer.echo(
+        interrupted = (
             f"interrupted: each file in {visible(str(out))} is whole, the new one or the one "
-            f"before; run the same command to {again}",
-            err=True,
+            f"before; run the same command to {again}"
         )
-        raise typer.Exit(ExitStatus.INTERRUPTED) from None
+        said = [interrupted]
+        ended, status = {"outcome": "cancelled", "failure": None}, ExitStatus.INTERRUPTED
     except NotariusError as error:
-        typer.echo(
-            f"error: a fault in notarius ({type(error).__name__}): {visible(str(error))}", err=True
-        )
-        raise typer.Exit(ExitStatus.FAULT) from None
+        fault = f"a fault in notarius ({type(error).__name__}): {error}"
+        said = [f"error: {visible(fault)}"]
+        ended, status = _no_summary("fault", fault), ExitStatus.FAULT
+    else:
+        return
+    for line in said:
+        typer.echo(line, err=True)
+    if output_format is FormatOption.JSON and not quiet:
+        with contextlib.suppress(OSError):
+            _print(ended, (), output_format)
+    raise typer.Exit(status)
+
+
+def _no_summary(kind: str, message: str) -> dict[str, object]:
+    """Return what stands for the summary of a command that came to none."""
+    failure = {"kind": kind, "code": kind, "message": message}
+    return {"outcome": "failed", "failure": failure}
 
 
 def _flush() -> None:
@@ -442,6 +493,13 @@ def _tell_run(summary: RunSummary, output_format: FormatOption, *, quiet: bool) 
     )
     lines.append(f"written: {visible(summary.out)}")
     _print(summary, lines, output_format)
+
+
+def _tell_report(done: Reported, output_format: FormatOption) -> None:
+    if done.problems:
+        problems = counted(done.problems, "problem", "problems")
+        typer.echo(f"warning: {problems} in these results; the report says which", err=True)
+    _print(done, [f"written: {visible(done.file)}"], output_format)
 
 
 def _plan_lines(plan: Plan) -> list[str]:
