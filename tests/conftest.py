@@ -1,6 +1,7 @@
 """Shared by all tests. It imports no notarius package: each wheel is tested without the others."""
 
 import os
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,9 @@ settings.load_profile("notarius")
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to test the source tree where a wheel is meant to be tested."""
     config.stash[_MISSED] = set()
+    # A shell's background job, and all that it starts, is deaf to Ctrl-C, which is tested here.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "NOTARIUS_TEST_INSTALLED" not in os.environ:
         return
     for folder in sorted((ROOT / "packages").iterdir()):

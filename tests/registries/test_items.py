@@ -133,6 +133,14 @@ def test_what_an_item_says_wins_over_its_name(
     assert allowed(answer, pair(other, one)) is expected
 
 
+def test_money_without_a_known_coin_has_telling_marks(answer: Answer) -> None:
+    """Scrip of the north is not scrip of the south, though both are money that no coin names."""
+    north, south = (item(f"{side} March scrip", CURRENCY) for side in ("North", "South"))
+    assert not allowed(answer, pair(north, south))
+    assert allowed(answer, pair(north, item("north march scrip", CURRENCY)))
+    assert allowed(answer, pair(item("north gold", CURRENCY), item("south gold", CURRENCY)))
+
+
 @pytest.mark.parametrize("told", ["description", "evidence"])
 def test_a_pound_of_gold_is_not_the_coin(told: str, answer: Answer) -> None:
     """An item's texts tell goods by weight from the coin of that name, unless it says its kind."""

@@ -25,7 +25,7 @@ from notarius.semanticreconcile import ALL_CATEGORIES, PROTOCOL, RESPONSE_SCHEMA
 
 FROZEN = {
     NpcRules: "sha256:42f7b173e4368dcbf9a9695d3769ad371a9c9d1671e04bc94dfe3e1bc0df98d6",
-    ItemRules: "sha256:d8e6b79ba5817f8dd94c4c4547e97a51b7bfdbd68076f33038b17787dfedb5de",
+    ItemRules: "sha256:f8e58af43c21eab068a1262eab798d32c0088cbf0a151c53ac5d209be704ef77",
     LocationRules: "sha256:62978a8508afcaaf7ed7df340067e6f53070a5a8d3b8a4af5af6fc78336559ad",
 }
 

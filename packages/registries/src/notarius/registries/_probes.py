@@ -60,6 +60,7 @@ WEIGHT_PROBES: Final = (
     ("gold", ("50 to the pound",)),
     ("gold", ("5 gold for 1 lb. of flour",)),
 )
+UNNAMED_PROBES: Final = ("North March scrip", "South March scrip")
 MARK_PROBES: Final = (
     "Cell 3",
     "Cell 4",

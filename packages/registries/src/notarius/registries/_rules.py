@@ -27,6 +27,7 @@ from notarius.registries._probes import (
     ENTRY_PROBES,
     MARK_PROBES,
     MARK_TABLES,
+    UNNAMED_PROBES,
     WEIGHT_PROBES,
 )
 from notarius.semanticreconcile import Part, Subject, TypedRefusal, request_ids
@@ -205,8 +206,10 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
         for request_id, member in zip(ids, members, strict=True):
             parts.setdefault(self.money(member), []).append(request_id)
         if len(parts) == 1:
+            (money,) = parts
             # Amounts are no marks: `5 gold` and `20 gold` are one coin.
-            return None if None not in parts else super().refusal(ids, members)
+            one_coin = money is not None and (money.code is not None or money.several)
+            return None if one_coin else super().refusal(ids, members)
         return TypedRefusal(
             reason=CURRENCY_REASON,
             parts=tuple(
@@ -274,4 +277,11 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
                 self._currency.classify(name, about) for name, about in WEIGHT_PROBES
             ],
             "currency_refusal": self._refusal_of(CURRENCY_PROBES),
+            "unnamed_refusal": self.refusal(
+                request_ids(len(UNNAMED_PROBES)),
+                [
+                    ItemCandidate(source_id=name, name=name, item_kind=ItemKind.CURRENCY)
+                    for name in UNNAMED_PROBES
+                ],
+            ),
         }
