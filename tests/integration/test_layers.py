@@ -55,9 +55,13 @@ def test_a_package_declares_what_it_imports(package: str) -> None:
 
 @pytest.mark.parametrize("package", CORE)
 def test_a_core_package_needs_msgspec_alone(package: str) -> None:
-    """Whoever installs a core package gets msgspec and lower layers, nothing more."""
-    others = {name for name in declared(package, optional=True) if not name.startswith("notarius.")}
-    assert others <= {"msgspec"}
+    """Whoever installs a core package gets msgspec and lower layers; tests may want hypothesis."""
+    needed, wanted = (declared(package, optional=optional) for optional in (False, True))
+    assert {name for name in needed if not name.startswith("notarius.")} <= {"msgspec"}
+    assert wanted - needed <= {"hypothesis"}
+    for path in sorted((PACKAGES / package / "src").rglob("*.py")):
+        owners = set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+        assert "hypothesis" not in owners or path.match("testing/strategies.py")
 
 
 @pytest.mark.parametrize("package", NAMES)

@@ -30,6 +30,8 @@ from notarius.registries import (
     NpcNormalizer,
     Registry,
 )
+from notarius.semanticreconcile import request_ids
+from notarius.semanticreconcile.testing import strategies
 
 # Groups as (candidate_ids, canonical_id).
 Groups: TypeAlias = list[tuple[list[str], str]]
@@ -199,12 +201,12 @@ def replies_about() -> Callable[[int], SearchStrategy[Groups]]:
     """Return hostile answers about a number of candidates: clean groups beside every defect."""
 
     def about(count: int) -> SearchStrategy[Groups]:
-        live = st.sampled_from([f"c{n}" for n in range(1, count + 1)])
-        bad = st.sampled_from(["c0", f"c{count + 1}", "C1", "1", "", "unknown_candidate"])
-        mostly = st.one_of(live, live, live, bad)
-        likely = st.lists(live, min_size=2, max_size=4, unique=True).map(lambda ids: (ids, ids[-1]))
-        wild = st.tuples(st.lists(mostly, max_size=4), mostly)
-        groups = st.lists(likely | wild if count > 1 else wild, max_size=4)
-        return groups | groups.map(lambda found: found + found[:1])
+        ids = request_ids(count)
+        unknown = strategies.near_miss_ids(ids) | strategies.imitating_ids("unknown_candidate")
+        return strategies.proposals(ids, unknown=unknown).map(
+            lambda found: [
+                (list(group.candidate_ids), group.canonical_id) for group in found.groups
+            ]
+        )
 
     return about

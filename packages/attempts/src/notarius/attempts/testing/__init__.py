@@ -1,4 +1,7 @@
-"""Test helpers for users: a scripted producer, a fake clock, and conformance suites."""
+"""Test helpers for users: a scripted producer, a fake clock, and conformance suites.
+
+The strategies in `testing.strategies` need hypothesis; nothing here does.
+"""
 
 from notarius.attempts.testing._conformance import (
     AsyncProducerConformance,
@@ -11,6 +14,7 @@ from notarius.attempts.testing._scripted import (
     ScriptedProducer,
     ScriptExhaustedError,
     Step,
+    Turn,
 )
 
 __all__ = [
@@ -22,4 +26,5 @@ __all__ = [
     "ScriptExhaustedError",
     "ScriptedProducer",
     "Step",
+    "Turn",
 ]

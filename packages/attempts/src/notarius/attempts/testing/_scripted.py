@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from notarius.attempts._cancel import CancelToken
 from notarius.contracts import (
     Cancellation,
     FinishReason,
@@ -52,6 +53,28 @@ class FakeClock:
 
 Answer: TypeAlias = str | Reply | Produced | BaseException
 Step: TypeAlias = Answer | Callable[[ProducerRequest], Answer]
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a producer as data: what it answers, and what happens meanwhile.
+
+    `takes_s` are seconds; `cancels` says that somebody cancels before it answers.
+    """
+
+    answer: Answer
+    takes_s: float = 0.0
+    cancels: bool = False
+
+    def step(self, clock: FakeClock, token: CancelToken) -> Callable[[ProducerRequest], Answer]:
+        """Return the step of a script, for an operation with this clock and this token."""
+
+        def play(_request: ProducerRequest) -> Answer:
+            clock.advance(self.takes_s)
+            if self.cancels:
+                token.cancel()
+            return self.answer
+
+        return play
 
 
 class ScriptExhaustedError(AssertionError):
