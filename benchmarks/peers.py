@@ -120,7 +120,10 @@ def _envelope(text: str) -> dict[str, Any]:
 async def run_instructor(job: Job, client: openai.AsyncOpenAI) -> None:
     """Run one exchange through instructor."""
     import instructor  # type: ignore[import-not-found]  # noqa: PLC0415 - one of the two is there
-    from instructor.core import InstructorRetryException  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
+    from instructor.core import (  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
+        IncompleteOutputException,  # a reply that was cut off ends its exchange at once
+        InstructorRetryException,
+    )
 
     class DuplicateGroups(pydantic.BaseModel):
         duplicate_groups: list[Group]
@@ -132,7 +135,7 @@ async def run_instructor(job: Job, client: openai.AsyncOpenAI) -> None:
                 raise ValueError(wrong)
             return self
 
-    with contextlib.suppress(InstructorRetryException):
+    with contextlib.suppress(InstructorRetryException, IncompleteOutputException):
         await instructor.from_openai(client, mode=instructor.Mode.JSON_SCHEMA).create(
             model="model",
             response_model=DuplicateGroups,
