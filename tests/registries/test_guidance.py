@@ -187,6 +187,54 @@ def test_a_list_that_is_copied_is_accepted(answer: Answer, items: Items) -> None
     ]
 
 
+TELLING = (
+    "gold", "20 gp", "silver", "10 gp and 5 sp", "coins", "North March scrip", "South March scrip",
+    "+1 Longsword", "+2 Longsword", "Longsword", "gold ring", "silver ring", "Cell 3", "Cell 4",
+    "Guard 2", "Guard 3", "Bob", "Lord Marrow", "Lady Marrow", "North Gate", "South Gate",
+)  # fmt: skip
+
+
+@given(
+    kind=st.sampled_from([NpcCandidate, ItemCandidate, LocationCandidate]),
+    named=st.lists(
+        st.tuples(st.sampled_from(TELLING), st.sampled_from([(), ("Bob",), ("the other",)])),
+        min_size=2,
+        max_size=8,
+    ),
+    data=st.data(),
+)
+def test_any_list_that_is_copied_is_accepted(
+    kind: type[Candidate],
+    named: list[tuple[str, tuple[str, ...]]],
+    data: st.DataObject,
+    replies_about: Callable[[int], st.SearchStrategy[Groups]],
+    answer: Answer,
+) -> None:
+    """Whatever was refused about names that tell apart, no check refuses the list at the end."""
+    candidates = [
+        kind(source_id=f"s{n}", name=name, aliases=aliases)
+        for n, (name, aliases) in enumerate(named)
+    ]
+    whole = [f"c{n}" for n in range(1, len(candidates) + 1)]
+    groups = data.draw(st.just([(whole, "c1")]) | replies_about(len(candidates)))
+    found = answer(candidates, groups)
+    if isinstance(found, NormalizeRetry):
+        again = [(ids, ids[0]) for ids in may_stay(found.guidance)]
+        assert isinstance(answer(candidates, again), Normalized)
+
+
+def test_an_alias_that_two_share_keeps_them_together(answer: Answer) -> None:
+    """Guidance does not call two different that the checks would take for one."""
+    candidates = [
+        NpcCandidate(source_id="s1", name="Guard 2", aliases=("Bob",)),
+        NpcCandidate(source_id="s2", name="Guard 3", aliases=("bob",)),
+        NpcCandidate(source_id="s3", name="Guard 4"),
+    ]
+    told = answer(candidates, [(["c1", "c2", "c3"], "c1")]).guidance
+    assert "(c1 and c2; c3)" in told
+    assert may_stay(told) == [["c1", "c2"]]
+
+
 @given(data=st.data())
 def test_guidance_of_real_registries_is_closed(
     data: st.DataObject,

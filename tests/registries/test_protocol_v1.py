@@ -24,9 +24,9 @@ from notarius.registries import (
 from notarius.semanticreconcile import ALL_CATEGORIES, PROTOCOL, RESPONSE_SCHEMA
 
 FROZEN = {
-    NpcRules: "sha256:42f7b173e4368dcbf9a9695d3769ad371a9c9d1671e04bc94dfe3e1bc0df98d6",
-    ItemRules: "sha256:f8e58af43c21eab068a1262eab798d32c0088cbf0a151c53ac5d209be704ef77",
-    LocationRules: "sha256:62978a8508afcaaf7ed7df340067e6f53070a5a8d3b8a4af5af6fc78336559ad",
+    NpcRules: "sha256:63965cb069046a2926d05ac9dd040f371598dac603a6b7605ea07994a509cb40",
+    ItemRules: "sha256:9e3dda640d0b2eea4880c8d887172cf6d0cc3bbc0d9b85aee200adc7d7429aba",
+    LocationRules: "sha256:b2c772f4ef360e245dded09fb567de6d4305464416b7e678e940cb6412da3cf2",
 }
 
 

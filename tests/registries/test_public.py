@@ -14,6 +14,7 @@ from notarius.registries import (
     ItemNormalizer,
     LocationCandidate,
     LocationEntry,
+    MarkRules,
     NpcCandidate,
     NpcEntry,
     NpcNormalizer,
@@ -76,6 +77,7 @@ def test_public_structs_are_frozen_and_keyword_only(struct: type[msgspec.Struct]
         pytest.param(Registry[LocationEntry], id="LocationRegistry"),
         Coinage,
         Currency,
+        MarkRules,
     ],
 )
 def test_public_structs_keep_their_shape(struct: object, snapshot: SnapshotAssertion) -> None:

@@ -223,13 +223,13 @@ def test_every_defect_of_a_group_counts_once() -> None:
 
 
 def test_an_operator_finds_the_group_again(live: tuple[str, ...], thirds: Check) -> None:
-    """Issue details give a group's place from 0 and the offered ids that are concerned."""
+    """Issue details give a group's place from 0 and all its offered ids, which stay apart."""
     split = split_proposal(proposal("c1:c1 c2", "c4:c4 c5 c5", "c5:c5 c7 c99"), live, thirds)
     assert [(i.category, i.group_index, i.request_ids) for i in split.issues] == [
-        ("repeated_candidate", 1, ("c5",)),
-        ("overlapping_groups", 1, ("c5",)),
+        ("repeated_candidate", 1, ("c4", "c5")),
+        ("overlapping_groups", 1, ("c4", "c5")),
         ("unknown_candidate", 2, ("c5", "c7")),
-        ("overlapping_groups", 2, ("c5",)),
+        ("overlapping_groups", 2, ("c5", "c7")),
     ]  # fmt: skip
 
 

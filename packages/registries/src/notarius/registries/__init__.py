@@ -3,6 +3,7 @@
 from importlib.metadata import version as _version
 
 from notarius.registries._currency import STANDARD_COINAGES, Coinage, Currency, CurrencyRules
+from notarius.registries._distinct import MarkAxis, MarkKind, MarkRules
 from notarius.registries._entities import (
     Candidate,
     Entry,
@@ -52,6 +53,9 @@ __all__ = [
     "LocationEntry",
     "LocationNormalizer",
     "LocationRules",
+    "MarkAxis",
+    "MarkKind",
+    "MarkRules",
     "NpcCandidate",
     "NpcEntry",
     "NpcNormalizer",

@@ -83,16 +83,26 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-MASSES: Final = "lbs? pounds? oz ounces? kgs? kilos? kilograms? grams? tons?"
+MASSES: Final = "lbs? oz kgs? pounds? ounces? kilos? kilograms? grams?"
 SHAPES: Final = "ingots? bars?"
+NOT_COINS: Final = "coins? pieces? coinage currency money cash for"
 BY_WEIGHT: Final = (
-    # The name stands for NAME. `1 lb. of pure gold`, `gold ingots`, and a line of a price list:
-    r"(?:\b|\d)(?:MASS|SHAPE)\b\.?\ (?:of\ )?(?:pure\ |raw\ |solid\ )?NAME\b"
-    r"|\bNAME\ (?:SHAPE)\b"
-    r"|\A\W{0,8}NAME\ ?[,:|][^.;]{0,60}?\d\ ?(?:MASS)\b"
+    # The name stands for NAME, and no coins follow it. `1 lb. of pure gold`, `a bar of gold`:
+    r"(?:\d\ ?|\b(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|half|per|each)\ )"
+    r"(?:(?:MASS|SHAPE)\ (?:of\ )?|(?:MASS)\.\ of\ )(?:(?:the|pure|raw|solid|refined)\ ){0,3}"
+    r"NAME(?!['\w-]|\ (?:COINS)\b)"
+    # `gold ingots`
+    r"|\bNAME\ (?:ingots?|bars)\b"
+    # A line of a price list: `Gold, 50 gp, 1 lb.` and `Gold (1 lb.), 50 gp`.
+    r"|\A\W{0,8}NAME\ ?[,:|](?:(?!\b(?:COINS)\b)[^.;]){0,60}?\d\ ?(?:MASS)\b\.?\W{0,3}\Z"
+    r"|\A\W{0,8}NAME\ \(\d[\d.,]{0,8}\ ?(?:MASS)\b\.?\)"
 )
 _UNITS: Final = MappingProxyType(
-    {"MASS": MASSES.replace(" ", "|"), "SHAPE": SHAPES.replace(" ", "|")}
+    {
+        "MASS": MASSES.replace(" ", "|"),
+        "SHAPE": SHAPES.replace(" ", "|"),
+        "COINS": NOT_COINS.replace(" ", "|"),
+    }
 )
 _CODE: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
 _PLAIN_WORDS: Final = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
@@ -234,7 +244,7 @@ def _by_weight(text: str, coinages: tuple[Coinage, ...]) -> re.Pattern[str] | No
     if tuple(words) not in bare:
         return None
     parts = {"NAME": "[ '-]".join(words), **_UNITS}
-    return re.compile(re.sub("NAME|MASS|SHAPE", lambda found: parts[found[0]], BY_WEIGHT))
+    return re.compile(re.sub("NAME|MASS|SHAPE|COINS", lambda found: parts[found[0]], BY_WEIGHT))
 
 
 def _part_codes(

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from notarius.contracts import ContractError
 from notarius.registries._fold import fold_text
 
 NAME_LIMIT: Final = 1024
@@ -52,10 +53,11 @@ class MarkKind(enum.StrEnum):
     REGNAL = "regnal"  # Baron Vex II, Baron Vex Jr., Pitt the Younger
 
 
-class Axis(msgspec.Struct, frozen=True, kw_only=True):
+class MarkAxis(msgspec.Struct, frozen=True, kw_only=True):
     """A set of values of which a thing has one; each is given by its words, space-separated.
 
-    `absence_tells`: a name without any of them is told apart from a name with one.
+    `absence_tells`: a name without any of them is told apart from a name with one. Raises
+    `ContractError` on a word that no name could have once it is folded, or that stands twice.
     """
 
     name: str
@@ -63,23 +65,47 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...]
     absence_tells: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the words."""
+        words = [word for value in self.values for word in value.split()]
+        for word in words:
+            if not word.isalpha() or word != fold_text(word):
+                message = f"axis {self.name}: `{word}` must be letters alone, in lower case"
+                raise ContractError(message)
+        _require_once(words, f"axis {self.name}")
+
 
 class MarkRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """Which marks count in one registry.
+    """Which marks count in one registry, beside places in a count and labels such as `cell 3`.
 
-    `bare_numbers`: a number at the end is a label (`Guard 2`) also without a noun of
-    `LABEL_NOUNS` before it. `bonuses`: `+1` is a mark, and so is its absence. `regnal`: a numeral
-    at the end belongs to a person; elsewhere it is a plain number.
+    `bare_numbers`: a number at the end is a label (`Guard 2`) also without a noun such
+    as `cell` before it. `bonuses`: `+1` is a mark, and so is its absence. `regnal`: a numeral
+    at the end belongs to a person; elsewhere it is a plain number. Raises `ContractError` if a
+    word stands on two axes.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[MarkAxis, ...] = ()
     bare_numbers: bool = False
     bonuses: bool = False
     regnal: bool = False
 
+    def __post_init__(self) -> None:
+        """Check that no word stands on two axes."""
+        _require_once(
+            [word for axis in self.axes for value in axis.values for word in value.split()],
+            "the axes of these rules",
+        )
 
-def _opposite(name: str, *values: str) -> Axis:
-    return Axis(name=name, kind=MarkKind.OPPOSITE, values=values)
+
+def _require_once(words: Sequence[str], where: str) -> None:
+    repeated = [word for word, count in Counter(words).items() if count > 1]
+    if repeated:
+        message = f"{where}: `{repeated[0]}` stands twice; a word has one meaning"
+        raise ContractError(message)
+
+
+def _opposite(name: str, *values: str) -> MarkAxis:
+    return MarkAxis(name=name, kind=MarkKind.OPPOSITE, values=values)
 
 
 _COMPASS: Final = _opposite(
@@ -99,7 +125,7 @@ _SIDE: Final = _opposite("side", "left", "right")
 _END: Final = _opposite("end", "front", "back rear")
 _AGE: Final = _opposite("age", "old", "new")
 _WEIGHT: Final = _opposite("weight", "light", "heavy")
-_MATERIAL: Final = Axis(
+_MATERIAL: Final = MarkAxis(
     name="material",
     kind=MarkKind.MATERIAL,
     values=(
@@ -121,15 +147,17 @@ _MATERIAL: Final = Axis(
     ),
 )
 _DEGREES: Final = ("lesser minor", "greater", "superior", "supreme")
-_DEGREE: Final = Axis(name="degree", kind=MarkKind.DEGREE, values=_DEGREES)
+_DEGREE: Final = MarkAxis(name="degree", kind=MarkKind.DEGREE, values=_DEGREES)
 # A potion of healing is not one of greater healing.
-_POTENCY: Final = Axis(name="potency", kind=MarkKind.DEGREE, values=_DEGREES, absence_tells=True)
-_SENIORITY: Final = Axis(
+_POTENCY: Final = MarkAxis(
+    name="potency", kind=MarkKind.DEGREE, values=_DEGREES, absence_tells=True
+)
+_SENIORITY: Final = MarkAxis(
     name="seniority",
     kind=MarkKind.REGNAL,
     values=("elder eldest older", "younger youngest"),
 )
-_GENDER: Final = Axis(
+_GENDER: Final = MarkAxis(
     name="gender",
     kind=MarkKind.GENDERED_TITLE,
     values=(

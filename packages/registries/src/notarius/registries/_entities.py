@@ -8,6 +8,7 @@ import msgspec
 from notarius.contracts import ContractError, Value, has_lone_surrogate
 
 RegistryKind: TypeAlias = Literal["npc", "item", "location"]
+"""The registries that are built in; rules of your own may have any other kind."""
 
 
 class ItemKind(enum.StrEnum):

@@ -36,6 +36,7 @@ from notarius.registries._entities import (
 from notarius.registries._probes import REPLY_PROBES
 from notarius.registries._rules import ItemRules, LocationRules, NpcRules, RegistryRules
 from notarius.semanticreconcile import (
+    DOMAIN_RULE_MAX_BYTES,
     Listed,
     Proposal,
     ReconciliationContract,
@@ -68,14 +69,17 @@ class RegistryNormalizer(Generic[C, E]):
     """Checks and applies replies about one list of candidates.
 
     `request` is what to ask, `contract` the shape of a reply, `fingerprint` the identity of the
-    policy. Raises `ContractError` if two candidates have one `source_id`, or if a candidate
-    contradicts the registry's rules.
+    policy. Raises `ContractError` if two candidates have one `source_id`, if a candidate
+    contradicts the registry's rules, or if their `domain_rule` is too long.
     """
 
     def __init__(self, rules: RegistryRules[C, E], candidates: Sequence[C]) -> None:
         """Take the rules and the candidates, in input order."""
         self._rules = rules
         self._candidates = tuple(candidates)
+        if len((rules.domain_rule or "").encode()) > DOMAIN_RULE_MAX_BYTES:
+            message = f"`domain_rule` is too long; at most {DOMAIN_RULE_MAX_BYTES} bytes are told"
+            raise ContractError(message)
         source_ids = {candidate.source_id for candidate in self._candidates}
         if len(source_ids) != len(self._candidates):
             message = "each candidate needs a `source_id` of its own"
@@ -131,7 +135,14 @@ class RegistryNormalizer(Generic[C, E]):
                 assert_never(produced.result)
 
     def _refusal(self, ids: tuple[str, ...]) -> TypedRefusal | None:
-        return self._rules.refusal(ids, [self._by_id[request_id] for request_id in ids])
+        refusal = self._rules.refusal(ids, [self._by_id[request_id] for request_id in ids])
+        if refusal is not None:
+            divided = [request_id for part in refusal.parts for request_id in part.ids]
+            # Else the guidance would propose what it refuses, or groups that nobody asked about.
+            if len(refusal.parts) == 1 or sorted(divided) != sorted(ids):
+                message = "the parts of a refusal must divide its group: each id in one of them"
+                raise InvariantError(message)
+        return refusal
 
     def _registry(self, safe: Sequence[SafeGroup]) -> Registry[E]:
         entries = []
@@ -142,7 +153,7 @@ class RegistryNormalizer(Generic[C, E]):
         if sorted(held) != sorted(item.source_id for item in self._candidates):
             message = "a candidate was lost or doubled"
             raise InvariantError(message)
-        return Registry(schema=f"notarius.registry.{self._rules.kind}.v1", entries=tuple(entries))
+        return Registry(schema=self._rules.schema, entries=tuple(entries))
 
     def _refused(self, split: Split, candidate: ModelCandidate) -> NormalizeRetry[Registry[E]]:
         proposed = len(split.safe) + len(split.refused)

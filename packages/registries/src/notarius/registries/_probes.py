@@ -17,6 +17,7 @@ CURRENCY_TABLES: Final[Mapping[str, object]] = {
     "prose_limit": _currency.PROSE_LIMIT,
     "masses": _currency.MASSES,
     "shapes": _currency.SHAPES,
+    "not_coins": _currency.NOT_COINS,
     "by_weight": _currency.BY_WEIGHT,
 }
 MARK_TABLES: Final[Mapping[str, object]] = {
@@ -49,6 +50,7 @@ CURRENCY_PROBES: Final = (
     "gold worth of platinum",
     "gems worth 850 gold total",
     "small copper platter",
+    "go\u00adld",
     "silver crown",
 )
 WEIGHT_PROBES: Final = (
@@ -59,6 +61,11 @@ WEIGHT_PROBES: Final = (
     ("gold piece", ("1 lb. of gold",)),
     ("gold", ("50 to the pound",)),
     ("gold", ("5 gold for 1 lb. of flour",)),
+    ("gold", ("20 pounds of gold coins",)),
+    ("gold", ("Gold (1 lb.), 50 gp",)),
+    ("gold", ("the bar. Gold changed hands",)),
+    ("gold", ("Gold: 250 coins, 5 lb.",)),
+    ("gold", ("a pound of the refined gold",)),
 )
 UNNAMED_PROBES: Final = ("North March scrip", "South March scrip")
 MARK_PROBES: Final = (
@@ -83,7 +90,17 @@ MARK_PROBES: Final = (
     "the second floor",
     "Potion of Greater Healing",
     "gems worth 850 gold",
+    "Cell3",
+    "Cell\u20113",
+    "Ce\u00adll 3",
+    "Longsword+1",
 )
+ALIAS_PROBES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Cell 3": ("the dark one",),
+    "Cell 4": ("The Dark One",),
+    "Cell 5": (),
+}
+"""Names with their aliases, of which two are one."""
 ENTRY_PROBES: Final[tuple[dict[str, Any], ...]] = (
     {
         "source_id": "s2",

@@ -1,13 +1,20 @@
 """What each registry allows in one entry: the item currency rule, and telling marks in names."""
 
-import abc
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, TypeVar, assert_never
 
 from notarius.contracts import ContractError
 from notarius.registries._apply import merged_fields
 from notarius.registries._currency import STANDARD_COINAGES, Coinage, Currency, CurrencyRules
-from notarius.registries._distinct import MARK_RULES, MarkKind, first_conflict, mark_key
+from notarius.registries._distinct import (
+    MARK_RULES,
+    MarkKey,
+    MarkKind,
+    MarkRules,
+    first_conflict,
+    mark_key,
+)
 from notarius.registries._entities import (
     Candidate,
     Entry,
@@ -18,9 +25,9 @@ from notarius.registries._entities import (
     LocationEntry,
     NpcCandidate,
     NpcEntry,
-    RegistryKind,
 )
 from notarius.registries._probes import (
+    ALIAS_PROBES,
     ALIKE_PROBES,
     CURRENCY_PROBES,
     CURRENCY_TABLES,
@@ -44,6 +51,9 @@ CURRENCY_REASON: Final = "different kinds of money, or money and something else"
 UNKNOWN_COIN: Final = "money that no kind of coin is named for"
 SEVERAL_COINS: Final = "money of several kinds of coins"
 NOT_MONEY: Final = "not money"
+NO_ALIASES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+JOINED_MAX: Final = 16
+"""Parts of a refused group, of one base name, with which another is tried to be joined."""
 
 
 def mark_reason(kind: MarkKind) -> str:
@@ -70,37 +80,76 @@ def mark_reason(kind: MarkKind) -> str:
     return f"different things, told apart in their names by {what}"
 
 
-class RegistryRules(abc.ABC, Generic[C, E]):
-    """One registry: its words for the model, its types, and what it allows in one entry."""
+class RegistryRules(Generic[C, E]):
+    """One registry: its words for the model, its types, and what it allows in one entry.
 
-    kind: ClassVar[RegistryKind]
+    For a registry of your own, give a subclass `kind` (it begins each entry's id), `schema` (it
+    names the layout of the written registry), `subject` and the two types, and override what
+    differs. `domain_rule` is told to the model after a refusal with `domain_rule=True`;
+    `mark_rules` say which marks tell two names apart.
+    """
+
+    kind: ClassVar[str]
+    schema: ClassVar[str]
     subject: ClassVar[Subject]
     domain_rule: ClassVar[str | None] = None
+    mark_rules: ClassVar[MarkRules] = MarkRules()
     candidate_type: type[C]
+    entry_type: type[E]
 
     def require(self, candidate: C) -> None:
         """Raise `ContractError` if a candidate contradicts the rules of this registry."""
 
-    @abc.abstractmethod
     def entry(self, canonical: C, members: Sequence[C]) -> E:
-        """Return the entry of members that can be one, in input order."""
+        """Return the entry of members that can be one, in input order. Loses nothing of them."""
+        return self.entry_type(
+            **merged_fields(self.kind, canonical, members), **self.details(canonical, members)
+        )
+
+    def details(self, canonical: C, members: Sequence[C]) -> Mapping[str, Any]:  # noqa: ARG002 - for subclasses
+        """Return the fields that an entry of this registry has and others have not."""
+        return {}
 
     def refusal(self, ids: Sequence[str], members: Sequence[C]) -> TypedRefusal | None:
-        """Say why members can't be one entry, or `None` if nothing speaks against it."""
-        rules = MARK_RULES[self.kind]
+        """Say why members can't be one entry, or `None` if nothing speaks against it.
+
+        A rule of your own comes before this one, and its words are closed: no text of a candidate
+        may stand in them, since a model reads them.
+        """
+        rules = self.mark_rules
         conflict = first_conflict(
             ((member.name, *member.aliases) for member in members), rules=rules
         )
         if conflict is None:
             return None
-        parts: dict[object, list[str]] = {}
-        for request_id, member in zip(ids, members, strict=True):
-            parts.setdefault(mark_key(member.name, rules=rules), []).append(request_id)
         return TypedRefusal(
             reason=mark_reason(conflict.kind),
             # Like names are not known to be one thing: many people are called James.
-            parts=tuple(Part(label="", ids=tuple(part), same=False) for part in parts.values()),
+            parts=tuple(
+                Part(label="", ids=tuple(part), same=False) for part in self._apart(ids, members)
+            ),
         )
+
+    def _apart(self, ids: Sequence[str], members: Sequence[C]) -> list[list[str]]:
+        """Divide a group so that no mark tells two members of one part apart.
+
+        Names that differ in marks alone stay together where the candidates share an alias.
+        """
+        rules = self.mark_rules
+        alike: dict[MarkKey, list[tuple[str, C]]] = {}
+        for request_id, member in zip(ids, members, strict=True):
+            alike.setdefault(mark_key(member.name, rules=rules), []).append((request_id, member))
+        parts: dict[tuple[str, ...], list[list[tuple[str, C]]]] = {}
+        for key, found in alike.items():
+            of_base = parts.setdefault(key.base, [])
+            for part in of_base if len(of_base) <= JOINED_MAX else ():
+                names = [(member.name, *member.aliases) for _, member in (*part, *found)]
+                if first_conflict(names, rules=rules) is None:
+                    part.extend(found)
+                    break
+            else:
+                of_base.append(found)
+        return [[request_id for request_id, _ in part] for base in parts.values() for part in base]
 
     def content(self) -> Mapping[str, Any]:
         """Return the rules as data for the fingerprint: tables, words, and verdicts on probes."""
@@ -108,22 +157,33 @@ class RegistryRules(abc.ABC, Generic[C, E]):
         return {
             "kind": self.kind,
             "domain_rule": self.domain_rule,
-            "mark_rules": MARK_RULES[self.kind],
+            "mark_rules": self.mark_rules,
             "mark_tables": MARK_TABLES,
             "mark_reasons": {kind.value: mark_reason(kind) for kind in MarkKind},
-            "mark_probes": [mark_key(name, rules=MARK_RULES[self.kind]) for name in MARK_PROBES],
+            "mark_probes": [mark_key(name, rules=self.mark_rules) for name in MARK_PROBES],
             "mark_refusal": self._refusal_of(MARK_PROBES),
+            "joined_max": JOINED_MAX,
+            "alias_refusal": self._refusal_of(tuple(ALIAS_PROBES), ALIAS_PROBES),
             "entry": self.entry(other, (one, other)),
         }
 
     def probe_candidates(self) -> list[C]:
-        """Return fixed candidates, by whose treatment a policy is known."""
+        """Return fixed candidates, by whose treatment a policy is known.
+
+        Add some that a rule of your own judges: fixed replies put the seventh and the eighth into
+        one group, and the eighth to the twelfth.
+        """
         alike = [{"source_id": f"a{n}", "name": name} for n, name in enumerate(ALIKE_PROBES)]
         return [self.candidate_type(**fields) for fields in (*ENTRY_PROBES, *alike)]
 
-    def _refusal_of(self, names: Sequence[str]) -> TypedRefusal | None:
+    def _refusal_of(
+        self, names: Sequence[str], aliases: Mapping[str, tuple[str, ...]] = NO_ALIASES
+    ) -> TypedRefusal | None:
         ids = request_ids(len(names))
-        found = [self.candidate_type(source_id=i, name=n) for i, n in zip(ids, names, strict=True)]
+        found = [
+            self.candidate_type(source_id=i, name=name, aliases=aliases.get(name, ()))
+            for i, name in zip(ids, names, strict=True)
+        ]
         return self.refusal(ids, found)
 
 
@@ -131,30 +191,26 @@ class NpcRules(RegistryRules[NpcCandidate, NpcEntry]):
     """People, creatures and other characters."""
 
     kind = "npc"
+    schema = "notarius.registry.npc.v1"
     subject = Subject(
         one="person", many="people", example=("Old Tom", "Mira", "Thomas Reed the miller")
     )
+    mark_rules = MARK_RULES["npc"]
     candidate_type = NpcCandidate
-
-    def entry(self, canonical: NpcCandidate, members: Sequence[NpcCandidate]) -> NpcEntry:
-        """Return the entry of these members."""
-        return NpcEntry(**merged_fields(self.kind, canonical, members))
+    entry_type = NpcEntry
 
 
 class LocationRules(RegistryRules[LocationCandidate, LocationEntry]):
     """Places."""
 
     kind = "location"
+    schema = "notarius.registry.location.v1"
     subject = Subject(
         one="place", many="places", example=("the old mill", "Reedford", "Mill of Reedford")
     )
+    mark_rules = MARK_RULES["location"]
     candidate_type = LocationCandidate
-
-    def entry(
-        self, canonical: LocationCandidate, members: Sequence[LocationCandidate]
-    ) -> LocationEntry:
-        """Return the entry of these members."""
-        return LocationEntry(**merged_fields(self.kind, canonical, members))
+    entry_type = LocationEntry
 
 
 class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
@@ -165,11 +221,14 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
     """
 
     kind = "item"
+    schema = "notarius.registry.item.v1"
     subject = Subject(
         one="item", many="items", example=("healing draught", "rope", "Draught of Healing")
     )
     domain_rule = CURRENCY_GUIDANCE
+    mark_rules = MARK_RULES["item"]
     candidate_type = ItemCandidate
+    entry_type = ItemEntry
 
     def __init__(self, *, coinages: Sequence[Coinage] = STANDARD_COINAGES) -> None:
         """Know these coins and no others."""
@@ -202,26 +261,28 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
 
     def refusal(self, ids: Sequence[str], members: Sequence[ItemCandidate]) -> TypedRefusal | None:
         """Refuse different money, and money with other things; else what all registries refuse."""
-        parts: dict[Currency | None, list[str]] = {}
+        kinds: dict[Currency | None, list[tuple[str, ItemCandidate]]] = {}
         for request_id, member in zip(ids, members, strict=True):
-            parts.setdefault(self.money(member), []).append(request_id)
-        if len(parts) == 1:
-            (money,) = parts
-            # Amounts are no marks: `5 gold` and `20 gold` are one coin.
-            one_coin = money is not None and (money.code is not None or money.several)
-            return None if one_coin else super().refusal(ids, members)
-        return TypedRefusal(
-            reason=CURRENCY_REASON,
-            parts=tuple(
-                Part(
-                    label=self._label(money),
-                    ids=tuple(part),
-                    same=money is not None and money.code is not None,
-                )
-                for money, part in sorted(parts.items(), key=self._order)
-            ),
-            domain_rule=True,
-        )
+            kinds.setdefault(self.money(member), []).append((request_id, member))
+        if len(kinds) == 1:
+            return self._marked(next(iter(kinds)), ids, members)
+        parts = []
+        for money, found in sorted(kinds.items(), key=self._order):
+            of_kind = tuple(request_id for request_id, _ in found)
+            marked = self._marked(money, of_kind, [member for _, member in found])
+            same = money is not None and money.code is not None
+            parts += [
+                Part(label=self._label(money), ids=part, same=same)
+                for part in ([of_kind] if marked is None else [part.ids for part in marked.parts])
+            ]
+        return TypedRefusal(reason=CURRENCY_REASON, parts=tuple(parts), domain_rule=True)
+
+    def _marked(
+        self, money: Currency | None, ids: Sequence[str], members: Sequence[ItemCandidate]
+    ) -> TypedRefusal | None:
+        """Return what telling marks refuse. Amounts are none: `5 gold` and `20 gold` are a coin."""
+        one_coin = money is not None and (money.code is not None or money.several)
+        return None if one_coin else super().refusal(ids, members)
 
     def _label(self, money: Currency | None) -> str:
         if money is None:
@@ -230,7 +291,7 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             return SEVERAL_COINS if money.several else UNKNOWN_COIN
         return self._labels[money.code]
 
-    def _order(self, part: tuple[Currency | None, list[str]]) -> tuple[int, tuple[str, ...]]:
+    def _order(self, part: tuple[Currency | None, object]) -> tuple[int, tuple[str, ...]]:
         """Put coins in the order of the coinages, then other money, then what is none."""
         money = part[0]
         if money is None:
@@ -239,14 +300,16 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             return len(self._labels), money.several
         return list(self._labels).index(money.code), ()
 
-    def entry(self, canonical: ItemCandidate, members: Sequence[ItemCandidate]) -> ItemEntry:
-        """Return the entry of these members."""
+    def details(
+        self, canonical: ItemCandidate, members: Sequence[ItemCandidate]
+    ) -> Mapping[str, Any]:
+        """Return whether it is money, and which."""
+        del members  # they are one coin, or no money, each of them
         money = self.money(canonical)
-        return ItemEntry(
-            item_kind=ItemKind.OBJECT if money is None else ItemKind.CURRENCY,
-            denomination=None if money is None else money.code,
-            **merged_fields(self.kind, canonical, members),
-        )
+        return {
+            "item_kind": ItemKind.OBJECT if money is None else ItemKind.CURRENCY,
+            "denomination": None if money is None else money.code,
+        }
 
     def probe_candidates(self) -> list[ItemCandidate]:
         """Return fixed candidates, money among them that says so and money that does not."""
@@ -263,7 +326,12 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
         names = [ItemCandidate(source_id=f"n{coin.code}", name=coin.label) for coin in coins]
         ring = ItemCandidate(source_id="ring", name="gold", item_kind=ItemKind.OBJECT)
         hoard = ItemCandidate(source_id="hoard", name="old hoard", item_kind=ItemKind.CURRENCY)
-        return [*super().probe_candidates(), *declared, *names, ring, hoard]
+        purse = ItemCandidate(source_id="purse", name="purse of gold", item_kind=ItemKind.CURRENCY)
+        pounds = [
+            ItemCandidate(source_id="told", name="gold", description="1 lb. of gold"),
+            ItemCandidate(source_id="shown", name="gold", evidence=("1 lb. of gold",)),
+        ]
+        return [*super().probe_candidates(), *declared, *names, ring, hoard, purse, *pounds]
 
     def content(self) -> Mapping[str, Any]:
         """Return the rules as data for the fingerprint."""
@@ -276,6 +344,7 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
             "weight_probes": [
                 self._currency.classify(name, about) for name, about in WEIGHT_PROBES
             ],
+            "probe_money": [self.money(candidate) for candidate in self.probe_candidates()],
             "currency_refusal": self._refusal_of(CURRENCY_PROBES),
             "unnamed_refusal": self.refusal(
                 request_ids(len(UNNAMED_PROBES)),

@@ -53,7 +53,9 @@ class _ClosedReply(msgspec.Struct, forbid_unknown_fields=True):
 
 _OPEN: Final = msgspec.json.Decoder(_Reply)
 _CLOSED: Final = msgspec.json.Decoder(_ClosedReply)
-_STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+# To the end of the text where it is not closed, and never tried in another way: a search that began
+# anew at each escaped quote would take quadratic time.
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 
 DEPTH_MAX: Final = 64

@@ -121,15 +121,14 @@ def split_proposal(proposal: Proposal, ids: Sequence[str], check: GroupCheck) ->
     for index, (group, key) in enumerate(zip(proposal.groups, keys, strict=True)):
         offered = tuple(sorted(set(group.candidate_ids) & place.keys(), key=place.__getitem__))
         typed = check(offered) if len(offered) > 1 else None
-        found = _issues(group, offered, place, shared)
-        if key in seen:
-            found[IssueCategory.REPEATED_GROUP] = offered
-        if typed is not None:
-            found[IssueCategory.TYPED_APPLICATION_REFUSED] = offered
+        overlap = tuple(request_id for request_id in offered if request_id in shared)
+        found = _defects(group, offered, place)
+        found |= {IssueCategory.OVERLAPPING_GROUPS} if overlap else set()
+        found |= {IssueCategory.REPEATED_GROUP} if key in seen else set()
+        found |= {IssueCategory.TYPED_APPLICATION_REFUSED} if typed is not None else set()
         seen.add(key)
         if found:
-            issues = _details(index, found)
-            overlap = found.get(IssueCategory.OVERLAPPING_GROUPS, ())
+            issues = _details(index, found, offered)
             refused.append(
                 RefusedGroup(index=index, ids=offered, issues=issues, typed=typed, shared=overlap)
             )
@@ -154,33 +153,29 @@ def _shared_ids(keys: Sequence[_Key]) -> set[str]:
     return shared
 
 
-def _issues(
-    group: ProposedGroup, offered: tuple[str, ...], place: dict[str, int], shared: set[str]
-) -> dict[IssueCategory, tuple[str, ...]]:
-    """Return the defects that can be seen from ids alone, with the offered ids they are about."""
+def _defects(
+    group: ProposedGroup, offered: tuple[str, ...], place: dict[str, int]
+) -> set[IssueCategory]:
+    """Return the defects that can be seen from the ids of one group."""
     written = Counter(group.candidate_ids)
-    found: dict[IssueCategory, tuple[str, ...]] = {}
+    found: set[IssueCategory] = set()
     if len(offered) < len(written) or group.canonical_id not in place:
-        found[IssueCategory.UNKNOWN_CANDIDATE] = offered
+        found.add(IssueCategory.UNKNOWN_CANDIDATE)
     if len(group.candidate_ids) > len(written):
-        found[IssueCategory.REPEATED_CANDIDATE] = tuple(
-            request_id for request_id in offered if written[request_id] > 1
-        )
+        found.add(IssueCategory.REPEATED_CANDIDATE)
     if len(written) < 2:  # noqa: PLR2004 - a group is two or more
-        found[IssueCategory.TOO_FEW_CANDIDATES] = offered
+        found.add(IssueCategory.TOO_FEW_CANDIDATES)
     if group.canonical_id not in written:
-        found[IssueCategory.CANONICAL_NOT_IN_GROUP] = offered
-    overlap = tuple(request_id for request_id in offered if request_id in shared)
-    if overlap:
-        found[IssueCategory.OVERLAPPING_GROUPS] = overlap
+        found.add(IssueCategory.CANONICAL_NOT_IN_GROUP)
     return found
 
 
-def _details(index: int, found: dict[IssueCategory, tuple[str, ...]]) -> tuple[IssueDetails, ...]:
+def _details(
+    index: int, found: set[IssueCategory], offered: tuple[str, ...]
+) -> tuple[IssueDetails, ...]:
+    """Return the defects, each with the offered ids of its group: all of those stay apart."""
     return tuple(
-        IssueDetails(
-            category=category, group_index=index, request_ids=found[category][:ISSUE_IDS_MAX]
-        )
+        IssueDetails(category=category, group_index=index, request_ids=offered[:ISSUE_IDS_MAX])
         for category in ALL_CATEGORIES
         if category in found
     )
