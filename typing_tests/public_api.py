@@ -1,7 +1,7 @@
 """What the public interfaces promise to a type checker. There is nothing wrong in this file."""
 
-from collections.abc import Sequence
-from typing import Any, assert_never, assert_type
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, assert_never, assert_type
 
 from notarius.contracts import (
     Fallback,
@@ -15,13 +15,18 @@ from notarius.contracts import (
     StructuralDefect,
 )
 from notarius.registries import (
+    Candidate,
     Coinage,
+    Entry,
     ItemEntry,
     ItemKind,
     ItemNormalizer,
     ItemRules,
     LocationEntry,
     LocationNormalizer,
+    MarkAxis,
+    MarkKind,
+    MarkRules,
     NpcCandidate,
     NpcEntry,
     NpcNormalizer,
@@ -37,6 +42,7 @@ from notarius.semanticreconcile import (
     Proposal,
     ReconciliationContract,
     Split,
+    Subject,
     TypedRefusal,
     parse_proposal,
     render_guidance,
@@ -106,6 +112,37 @@ def a_check_may_be_any_callable(parsed: Proposal) -> None:
 
     split_proposal(parsed, ["c1", "c2"], check)
     assert_type(ALL_CATEGORIES, tuple[IssueCategory, ...])
+
+
+class ShipCandidate(Candidate, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kind: Literal["ship"] = "ship"
+
+
+class ShipEntry(Entry, frozen=True, kw_only=True):
+    times: int
+
+
+class ShipRules(RegistryRules[ShipCandidate, ShipEntry]):
+    kind = "ship"
+    schema = "harbour.ship.v1"
+    subject = Subject(one="ship", many="ships", example=("the Gull", "Marlin", "Gull of Sarn"))
+    mark_rules = MarkRules(
+        axes=(MarkAxis(name="rig", kind=MarkKind.OPPOSITE, values=("square", "lateen")),)
+    )
+    candidate_type = ShipCandidate
+    entry_type = ShipEntry
+
+    def details(
+        self, canonical: ShipCandidate, members: Sequence[ShipCandidate]
+    ) -> Mapping[str, Any]:
+        return {"times": len(members)}
+
+
+def a_registry_of_ones_own_is_of_its_own_entries(ships: Sequence[ShipCandidate]) -> None:
+    ours = RegistryNormalizer(ShipRules(), ships)
+    _normalizer: Normalizer[Registry[ShipEntry]] = ours
+    assert_type(ours.separate(), Registry[ShipEntry])
+    assert_type(ShipRules().entry(ships[0], ships), ShipEntry)
 
 
 def rules_have_an_identity(rules: RegistryRules[Any, Any], coins: Sequence[Coinage]) -> None:

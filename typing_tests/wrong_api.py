@@ -9,10 +9,13 @@ from notarius.registries import (
     ItemEntry,
     ItemNormalizer,
     LocationCandidate,
+    MarkAxis,
+    MarkRules,
     NpcCandidate,
     NpcEntry,
     NpcNormalizer,
     Registry,
+    RegistryRules,
 )
 from notarius.semanticreconcile import (
     CATEGORY_PROSE,
@@ -75,6 +78,16 @@ def registries_do_not_mix(npcs: NpcNormalizer, items: ItemNormalizer) -> None:
     _people: Normalizer[Registry[NpcEntry]] = items  # error: assignment
     _things: Registry[ItemEntry] = npcs.separate()  # error: assignment
     NpcNormalizer([], coinages=())  # error: call-arg
+
+
+def marks_are_of_known_kinds() -> None:
+    MarkAxis(name="rig", kind="opposite", values=("square", "lateen"))  # error: arg-type
+    MarkRules(axes=[])  # error: arg-type
+
+
+class Mixed(RegistryRules[NpcCandidate, NpcEntry]):
+    candidate_type = ItemCandidate  # error: assignment
+    entry_type = ItemEntry  # error: assignment
 
 
 def a_retry_is_no_value(npcs: NpcNormalizer, produced: Produced) -> Registry[NpcEntry]:

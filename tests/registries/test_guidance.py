@@ -219,6 +219,7 @@ def test_any_list_that_is_copied_is_accepted(
     groups = data.draw(st.just([(whole, "c1")]) | replies_about(len(candidates)))
     found = answer(candidates, groups)
     if isinstance(found, NormalizeRetry):
+        assert found.guidance
         again = [(ids, ids[0]) for ids in may_stay(found.guidance)]
         assert isinstance(answer(candidates, again), Normalized)
 
