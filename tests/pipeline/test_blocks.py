@@ -17,7 +17,9 @@ from notarius.contracts import GUIDANCE_MAX_BYTES, AttemptCause, ProducerRequest
 from notarius.llmruntime import ChatCall, StructuredProducer
 from notarius.pipeline import Config, InputError, RunSettings, Settings, reconcile, run_campaign
 from notarius.pipeline._blocks import (
+    MESSAGE_TOKENS,
     REPAIR_MAX_BYTES,
+    TEMPLATE_TOKENS,
     Budget,
     line_tokens,
     plan_blocks,
@@ -51,7 +53,7 @@ TYPES: dict[RegistryKind, type[Candidate]] = {
 }
 SMALL, MIDDLE = 4_096, 8_192
 """Contexts that hold some ten and some thirty short names."""
-ROOMY = 6_000
+ROOMY = 6_500
 """One that holds any two candidates that are drawn below, and seldom forty."""
 
 BUDGETS = {
@@ -116,9 +118,9 @@ def needed(
     frame = RegistryNormalizer(RULES[kind], ()).request.prompt
     sizes = [sum(len(m.content.encode()) for m in which.messages) for which in (prompt, frame)]
     answer = REPLY_TOKENS + REPLY_TOKENS_PER_CANDIDATE * len(block)
-    said = GUIDANCE_MAX_BYTES if corrected else REPAIR_MAX_BYTES if repaired else 0
+    said = GUIDANCE_MAX_BYTES * corrected + REPAIR_MAX_BYTES * repaired
     prose = (sizes[1] + said) * 3 // 8
-    return sizes[0] - sizes[1] + prose + (2 if said else 1) * answer
+    return sizes[0] - sizes[1] + prose + (1 + corrected + repaired) * answer
 
 
 def together(blocks: Sequence[Sequence[int]], *indexes: int) -> bool:
@@ -282,11 +284,44 @@ def test_what_is_never_sent_back_takes_no_room() -> None:
     counts = [requests(SMALL, sent_back) for sent_back in BUDGETS]
     assert counts == sorted(counts)
     bare, repaired, corrected, usual = counts
-    assert bare < repaired < corrected == usual
+    assert bare < repaired < corrected < usual
     # A context that is too small for a correction is enough for an answer.
     assert requests(2_048, (False, False)) < requests(2_048, (False, True)) < len(candidates) / 2
     with pytest.raises(InputError):
         requests(2_048, (True, False))
+
+
+@pytest.mark.parametrize("sent_back", sorted(BUDGETS))
+def test_the_longest_conversation_is_counted(
+    tmp_path: Path,
+    candidate_file: Callable[..., Path],
+    scripted: Callable[..., Any],
+    groups: Callable[..., str],
+    sent_back: tuple[bool, bool],
+) -> None:
+    """A corrected answer may be one that can't be read: both go back, each with words of ours."""
+    budgets = BUDGETS[sent_back]
+    model = scripted(["no JSON", groups(["c1", "c9"]), "no JSON", groups()])
+    reconcile(
+        Settings(
+            registry="npc",
+            candidates=candidate_file(),
+            out=tmp_path / "out",
+            policy=budgets.policy,
+            repair_retries=budgets.repair_retries,
+        ),
+        backend=model,
+    )
+    longest = max(len(call.messages) for call in model.calls)
+    budget = Budget.of("npc", SMALL, budgets=budgets)
+    assert longest + 1 == 2 * budget.answers + 1
+    bare = Budget.of("npc", SMALL, budgets=BUDGETS[False, False])
+    corrected, repaired = sent_back
+    more = (budget.answers - 1) * (
+        REPLY_TOKENS + 2 * REPLY_TOKENS_PER_CANDIDATE + 2 * MESSAGE_TOKENS
+    )
+    said = (GUIDANCE_MAX_BYTES * corrected + REPAIR_MAX_BYTES * repaired) * 3 // 8
+    assert budget.needed(0, 2) - bare.needed(0, 2) >= more + said
 
 
 def test_few_requests_are_made_without_retries_too() -> None:
@@ -357,7 +392,7 @@ FRAMES: dict[RegistryKind, tuple[int, int, int]] = {
 @pytest.mark.parametrize("kind", FRAMES)
 def test_what_we_wrote_is_counted_with_room_to_spare(kind: RegistryKind) -> None:
     """The frame of a request is allowed more than any tokenizer that it was counted with needs."""
-    assert Budget.of(kind, MIDDLE).frame_tokens > 1.25 * max(FRAMES[kind]) + 5 * 10
+    assert Budget.of(kind, MIDDLE).frame_tokens > 1.25 * max(FRAMES[kind]) + TEMPLATE_TOKENS
 
 
 def test_the_seed_of_hashes_does_not_matter() -> None:
@@ -413,7 +448,7 @@ def test_true_pairs_of_real_lists_come_together(shared_data: Path, kind: Registr
                     pairs += 1
                     kept += block_of[one] == block_of[other]
                     cut += one // share == other // share
-    assert kept > 0.93 * pairs
+    assert kept > 0.88 * pairs
     assert kept > 1.2 * cut
 
 

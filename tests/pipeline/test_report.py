@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import unicodedata
@@ -185,9 +186,13 @@ def results(
         "outcome": "fell_back" if warnings else "accepted",
         "registry": "npc",
         "model": "tiny",
+        "policy_fingerprint": "2" * 64,
         "input": {"sha256": "1" * 64, "candidates": sum(map(len, groups))},
         "attempts": list(attempts),
-        "parts": [{"number": number, "outcome": "accepted"} for number in sorted(parts)],
+        "parts": [
+            {"number": number, "outcome": "accepted", "remembered": False}
+            for number in sorted(parts)
+        ],
         "budgets": {
             "normalize_retries": {"allowed": 2, "spent": len(attempts) - len(parts)},
             "repair_retries": {"allowed_per_attempt": 1, "spent": 0},
@@ -755,6 +760,64 @@ def test_no_candidate_is_overwritten(own: Path, campaign: SimpleNamespace, tmp_p
         report(own, html=folder)
     with pytest.raises(InputError, match=r"can't be written to .* choose another --html"):
         report(own, html=folder / "npc.jsonl" / "report.html")
+
+
+FOREIGN = {
+    "a list of another campaign": b'{"source_id": "a", "name": "Orla"}\n',
+    "an empty file": b"",
+    "another page": b'<!doctype html>\n<html lang="en">\n<head>\n<title>notarius report</title>',
+    "a word about a report": b"notarius report",
+    "bytes": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_nothing_but_an_earlier_report_is_overwritten(own: Path, tmp_path: Path, what: str) -> None:
+    """Whatever else has the name that was given is left as it is, wherever it lies."""
+    path = tmp_path / "elsewhere" / "npc.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(FOREIGN[what])
+    said = f"{path}: is there already, and is no earlier report; move it, or choose another --html"
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+        report(own, html=path)
+    assert path.read_bytes() == FOREIGN[what]
+    assert [one.name for one in path.parent.iterdir()] == ["npc.jsonl"]
+
+
+def test_results_of_another_run_are_not_overwritten(own: Path, tmp_path: Path) -> None:
+    """Each file of an output folder is safe from a report about another one."""
+    other = Path(shutil.copytree(own, tmp_path / "other"))
+    files = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
+    assert len(files) > 12
+    for path in files:
+        with pytest.raises(InputError, match="is no earlier report"):
+            report(own, html=path)
+    assert {path: path.read_bytes() for path in other.rglob("*") if path.is_file()} == files
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_is_no_file_is_not_taken_for_a_report(own: Path, tmp_path: Path) -> None:
+    """A pipe is not opened, since that would wait; a link to nowhere is somebody's link."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "nowhere")
+    for path in (pipe, link):
+        with pytest.raises(InputError, match="is no earlier report"):
+            report(own, html=path)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
+def test_an_earlier_report_is_replaced(own: Path, tmp_path: Path) -> None:
+    """Also one about other results, in a place of any name."""
+    path = tmp_path / "page"
+    other = results(tmp_path / "other", [[NpcCandidate(source_id="i", name="Kanari")]])
+    report(other, html=path)
+    first = path.read_bytes()
+    report(own, html=path)
+    assert path.read_bytes() != first
+    report(other, html=path)
+    assert path.read_bytes() == first
 
 
 def test_the_command_says_what_it_wrote(

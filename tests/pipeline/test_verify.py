@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from notarius.contracts import FinishReason, Reply, Usage, canonical_json
-from notarius.pipeline import InputError, Settings, _files, reconcile
+from notarius.pipeline import InputError, RunSettings, Settings, _files, reconcile, run_campaign
 from notarius.pipeline import _outputs as module
 from notarius.pipeline._outputs import KINDS
 from notarius.pipeline._verify import Verification, verification_lines, verify
@@ -85,14 +85,14 @@ def require_problem(out: Path, *words: str) -> None:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Candidates, and a campaign's folder with all three registries, as runs write them."""
+    """Candidates, and a campaign's folder with all three registries, as a run writes it."""
     place = tmp_path_factory.mktemp("written")
     for kind in KINDS:
         source = place / f"{kind}.jsonl"
         source.write_bytes(b"\n".join(canonical_json(record) for record in RECORDS))
-        reconcile(Settings(registry=kind, candidates=source, out=place / "out" / kind))
-    write(place / "out" / "receipt.json", {"schema": "any"})
-    seal(place / "out")
+    run_campaign(
+        RunSettings(campaign=place, out=place / "out", checkpoints=place / "checkpoints.sqlite")
+    )
     return place
 
 
@@ -366,7 +366,10 @@ def test_files_of_others_are_no_fault(campaign: Path) -> None:
         ),
         (
             lambda out: write(out / "receipt.json", b"{}"),
-            ["receipt.json: has 2 bytes, but manifest.json says"],
+            [
+                "receipt.json: has 2 bytes, but manifest.json says",
+                "receipt.json: has another shape",
+            ],
         ),
         (
             lambda out: write(out / "warnings.json", b"{}"),
@@ -398,6 +401,78 @@ def test_a_registry_that_the_campaign_does_not_list_is_told_of(campaign: Path) -
     assert told(verify(campaign), campaign) == [
         "item/manifest.json: is there, but no manifest lists it"
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_registries_of_two_runs_are_told_apart(
+    campaign: Path, tmp_path: Path, candidate_file: Write, kind: RegistryKind
+) -> None:
+    """A registry of another run in a campaign's folder is noticed though all digests fit."""
+    source = candidate_file([*RECORDS, {"source_id": "d", "name": "Dora"}])
+    reconcile(Settings(registry=kind, candidates=source, out=campaign / kind))
+    seal(campaign)
+    require_problem(
+        campaign,
+        f"{kind}/receipt.json: is of another run than the receipt.json above it: "
+        "the number of candidates is `4` here, and `3` there",
+        "the number of entries is `3` here, and `2` there",
+        "the digest of the input is",
+    )
+    assert len(verify(campaign).problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "to", "told_of"),
+    [
+        ("outcome", "fell_back", "outcome is `accepted` here"),
+        ("candidates", 4, "number of candidates is `3` here"),
+        ("entries", 1, "number of entries is `2` here"),
+        ("entries", None, "number of entries is `2` here"),
+        ("parts", 2, "number of parts is `1` here"),
+        ("remembered", 1, "number of remembered parts is `0` here"),
+        ("input_sha256", "0", "digest of the input is"),
+        ("policy_fingerprint", "0", "fingerprint of the policy is"),
+        (None, None, "receipt.json: says nothing of npc, which has results"),
+    ],
+)
+def test_the_receipt_of_the_run_fits_those_of_its_registries(
+    campaign: Path, key: str | None, to: object, told_of: str
+) -> None:
+    """Whatever it says of a registry is compared with the registry's own receipt."""
+    value = load(campaign / "receipt.json")
+    if key is None:
+        del value["registries"]["npc"]
+    else:
+        value["registries"]["npc"][key] = to
+    write(campaign / "receipt.json", value)
+    seal(campaign)
+    require_problem(campaign, told_of)
+    assert len(verify(campaign).problems) == 1
+
+
+def test_the_receipt_of_the_run_names_the_model_of_all(campaign: Path) -> None:
+    """Another model than a registry's is told for each of them."""
+    value = load(campaign / "receipt.json")
+    write(campaign / "receipt.json", {**value, "model": "openai:other"})
+    seal(campaign)
+    require_problem(campaign, *(f"{kind}/receipt.json: is of another run" for kind in KINDS))
+    assert len(verify(campaign).problems) == 3
+
+
+def test_a_run_without_a_result_fits_beside_an_earlier_one(
+    campaign: Path, tmp_path: Path, scripted: Scripted
+) -> None:
+    """Its receipt is compared with that of the failure, and the earlier registry is no fault."""
+    settings = RunSettings(campaign=tmp_path, out=campaign, checkpoints=tmp_path / "other.sqlite")
+    with pytest.raises(ConnectionError):
+        run_campaign(settings, backend=scripted([ConnectionError("gone")]))
+    assert (campaign / "npc" / "failed-receipt.json").exists()
+    assert verify(campaign).ok
+    failed = campaign / "npc" / "failed-receipt.json"
+    write(failed, {**load(failed), "outcome": "cancelled"})
+    require_problem(campaign, "npc/failed-receipt.json: is of another run")
+    write(failed, b"{}")
+    require_problem(campaign, "npc/failed-receipt.json: has another shape")
 
 
 def test_other_results_may_lie_below(result: Path, candidate_file: Write) -> None:

@@ -57,7 +57,7 @@ def test_a_bad_model_file_is_bad_usage(tmp_path: Path) -> None:
     done = python(program, json.dumps([arguments, files]))
     assert (done.returncode, json.loads(done.stdout)) == (0, [2] * len(files))
     assert "Traceback" not in done.stderr
-    assert [line[:15] for line in done.stderr.splitlines()] == ["error: --model:"] * len(files)
+    assert [line[:19] for line in done.stderr.splitlines()] == ["error: model llama:"] * len(files)
     assert not list(out.iterdir())
 
 

@@ -356,7 +356,8 @@ def test_a_killed_run_resumes_and_pays_for_nothing_twice(
             got = launch(arguments, key=runs[-1], **next(when))
             if got.status == 0:
                 break
-            assert (got.status, got.said) == (-signal.SIGKILL, "")
+            # What it says of its touches is the last thing before its end, which may be cut short.
+            assert (got.status, got.said[:1].strip("{")) == (-signal.SIGKILL, "")
             require_whole(out)
             known.append(remembered(out, tmp_path / "scratch"))
         kills += len(known)

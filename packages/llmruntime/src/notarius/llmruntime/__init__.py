@@ -2,11 +2,18 @@
 
 from importlib.metadata import version as _version
 
-from notarius.llmruntime._backend import AsyncChatBackend, ChatBackend, ChatCall, Sampling
+from notarius.llmruntime._backend import (
+    HOSTED_URL,
+    AsyncChatBackend,
+    ChatBackend,
+    ChatCall,
+    Sampling,
+)
 from notarius.llmruntime._blocking import BlockingBackend
 from notarius.llmruntime._structured import AsyncStructuredProducer, StructuredProducer
 
 __all__ = [
+    "HOSTED_URL",
     "AsyncChatBackend",
     "AsyncStructuredProducer",
     "BlockingBackend",

@@ -1,9 +1,12 @@
 """What a model server or an in-process model must be able to do: one call, one raw reply."""
 
 import math
-from typing import Protocol
+from typing import Final, Protocol
 
 from notarius.contracts import Cancellation, ContractError, Message, Reply, Value
+
+HOSTED_URL: Final = "https://api.openai.com/v1"
+"""Where an OpenAI-compatible server is, unless an address is given."""
 
 
 class ChatCall(Value, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from notarius.contracts import (
     Usage,
     has_lone_surrogate,
 )
-from notarius.llmruntime._backend import ChatCall, Sampling
+from notarius.llmruntime._backend import HOSTED_URL, ChatCall, Sampling
 
 ENVELOPE_MAX_BYTES: Final = 128 * 1024 * 1024
 """The longest response body that is read, after decompression."""
@@ -92,6 +92,8 @@ class AsyncOpenAIBackend:
     ) -> None:
         """Talk to `model` at `base_url` (the hosted service if `None`), with a key if given.
 
+        Nothing else decides who is asked: the client's own variables for an address, an
+        organization or a project are not read.
         `proxies` says whether those that the environment names are used. Raises `ContractError` if
         the address is none, the key can't stand in a header, or the name of the model is no text.
         """
@@ -209,12 +211,14 @@ def _client(api_key: str, base_url: str | None, *, proxies: bool) -> openai.Asyn
     with contextlib.suppress(httpx2.InvalidURL, ValueError):
         client = openai.AsyncOpenAI(
             api_key=api_key,
-            base_url=base_url,
+            base_url=HOSTED_URL if base_url is None else base_url,
             max_retries=0,
             http_client=openai.DefaultAsyncHttpxClient(
                 event_hooks={"response": [_leave_error_body]}, trust_env=proxies
             ),
         )
+        # An argument can't say that there are none, only what the environment says can be undone.
+        client.organization = client.project = None
         url = client.base_url
         if url.scheme in {"http", "https"} and url.host and (url.port or 0) <= PORT_MAX:
             return client

@@ -2,8 +2,8 @@
 
 1. Every candidate is in exactly one block; nothing is cut or dropped.
 2. A block fits: its prompt, a whole answer, that answer sent back with a correction of any length,
-   and the new answer, counted so that no tokenizer needs more. Where the budgets allow no retry,
-   what a retry would send back takes no room.
+   a new answer that can't be read, the demand for JSON, and the last answer, counted so that no
+   tokenizer needs more. What the budgets do not allow takes no room.
 3. What the matcher takes for one is kept together first, then what has words and pieces of words
    in common, the strongest link first, as long as the union fits. What is left over fills the room
    that is left, so that there are few requests.
@@ -46,8 +46,6 @@ from notarius.semanticreconcile import Listed, Subject, build_request
 
 MESSAGE_TOKENS: Final = 10
 """What a chat template puts around a message: markers, the role, line ends."""
-MESSAGES: Final = 5
-"""System, question, answer, correction, and the answer that is begun."""
 TEMPLATE_TOKENS: Final = 80
 """What a chat template says by itself: dates, channels, how much to think."""
 REPAIR_MAX_BYTES: Final = 256
@@ -101,11 +99,11 @@ class _Link(NamedTuple):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens of a model's context, and those that any request needs (`frame_tokens`).
+    """The tokens of a model's context, and those of what any request says (`frame_tokens`).
 
     An answer can be sent back with a correction (`corrected`) or with a shorter message
-    (`repaired`). `own_words` says that guidance holds no words but ours: a setting may name its
-    own coins.
+    (`repaired`), or one with the first and the next with the second. `own_words` says that guidance
+    holds no words but ours: a setting may name its own coins.
     """
 
     context_tokens: int
@@ -126,10 +124,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         """Return the budget for requests about a registry."""
         frame = build_request(_subject(kind), ()).prompt
         own = sum(len(message.content.encode()) for message in frame.messages)
-        around = MESSAGES * MESSAGE_TOKENS + TEMPLATE_TOKENS
         return cls(
             context_tokens=context_tokens,
-            frame_tokens=around + _own_tokens(own, _PROSE_TOKENS),
+            frame_tokens=TEMPLATE_TOKENS + _own_tokens(own, _PROSE_TOKENS),
             corrected=budgets.policy.normalize_retries > 0,
             repaired=budgets.repair_retries > 0,
             own_words=kind != "item" or {coin.label for coin in coinages} <= _OWN_COINS,
@@ -138,19 +135,29 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     def needed(self, line_tokens: int, candidates: int) -> int:
         """Return what a request with lines of so many tokens may come to, correction and all."""
         answer = REPLY_TOKENS + REPLY_TOKENS_PER_CANDIDATE * candidates
-        said = self._said_of_an_answer(candidates)
-        return self.frame_tokens + line_tokens + self.answers * answer + said
+        # The system's, the question, the answers, and what is said of each but the last.
+        messages = 2 * self.answers + 1
+        around = self.frame_tokens + messages * MESSAGE_TOKENS
+        said = self._guidance_tokens(candidates) + self._repair_tokens
+        return around + line_tokens + self.answers * answer + said
 
     @property
     def answers(self) -> int:
-        """How many answers a request may hold: one is written, and one may be sent back."""
-        return 2 if self.corrected or self.repaired else 1
+        """How many answers a request may hold: one is written, and two may be sent back.
 
-    def _said_of_an_answer(self, candidates: int) -> int:
+        The first to be corrected, and the corrected one because it can't be read.
+        """
+        return 1 + self.corrected + self.repaired
+
+    def _guidance_tokens(self, candidates: int) -> int:
         if not self.corrected:
-            return _own_tokens(REPAIR_MAX_BYTES, _PROSE_TOKENS) if self.repaired else 0
+            return 0
         density = min(_PROSE_TOKENS + candidates, _GUIDANCE_TOKENS_MAX)
         return _own_tokens(GUIDANCE_MAX_BYTES, density if self.own_words else _PER_BYTES)
+
+    @property
+    def _repair_tokens(self) -> int:
+        return _own_tokens(REPAIR_MAX_BYTES, _PROSE_TOKENS) if self.repaired else 0
 
     def fits(self, line_tokens: int, candidates: int) -> bool:
         """Whether that is in the context."""

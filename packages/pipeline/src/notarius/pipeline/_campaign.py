@@ -3,17 +3,17 @@
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
 from notarius.attempts import AttemptPolicy, TerminalPolicy
-from notarius.contracts import ContractError, cut, one_line
+from notarius.contracts import ContractError, Value, cut, one_line
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._exchange import Budgets, rules_for
-from notarius.pipeline._models import SIMILARITY, ModelChoice
+from notarius.pipeline._models import SERVER, SIMILARITY, ModelChoice
 from notarius.pipeline._outputs import KINDS
 from notarius.registries import STANDARD_COINAGES, Coinage, RegistryKind
 
@@ -21,15 +21,22 @@ T = TypeVar("T")
 
 CONFIG: Final = "notarius.toml"
 
+_SUFFIX: Final = ".jsonl"
+_NOWHERE: Final = "is a link to nowhere; mend it, or move it away"
+
 _KEY_SHOWN_MAX_BYTES: Final = 60
+_CONFIG_MAX_BYTES: Final = 16 * 1024
+"""A key of many parts takes memory, and unknown keys take time, in the square of their number."""
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+class Config(Value, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """What `notarius.toml` may say, and the options of the command that say the same.
 
     `None` says nothing. `coinage` are coins beside the five standard ones. Raises `ValueError` on
     a value out of its range.
     """
+
+    PRIVATE: ClassVar[frozenset[str]] = frozenset({"base_url", "api_key_env"})
 
     model: str | None = None
     base_url: str | None = None
@@ -55,7 +62,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_u
                 raise ValueError(f"{_kebab(name)} must be more than 0")
 
     def over(self, weaker: "Config") -> "Config":
-        """Return this where it says something, and `weaker` elsewhere."""
+        """Return this where it says something, and `weaker` elsewhere.
+
+        What `weaker` says about a server or a context is not for a model of another kind.
+        """
+        if self.model is not None:
+            served = weaker.base_url is not None or weaker.api_key_env is not None
+            meant = weaker.model or (SERVER if served else self.model)
+            if _kind(self.model) != _kind(meant):
+                weaker = msgspec.structs.replace(
+                    weaker, base_url=None, api_key_env=None, context_tokens=None
+                )
         said = {
             name: value
             for name, value in msgspec.structs.asdict(self).items()
@@ -97,51 +114,108 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     sources: Mapping[RegistryKind, tuple[Path, ...]]
 
+    def under(self, options: Config) -> Config:
+        """Return what the folder says where the options say nothing.
+
+        Raises `InputError` if what belongs to the model is contradictory, and says where it stands.
+        """
+        config = options.over(self.config)
+        try:
+            config.choice()
+        except InputError as error:
+            raise InputError(*(self._placed(one, options) for one in error.problems)) from None
+        return config
+
+    def _placed(self, problem: str, options: Config) -> str:
+        """Name the key of the file where the problem begins with an option that was not given."""
+        option, _, what = problem.partition(": ")
+        key = option.removeprefix("--")
+        if key == option or getattr(options, key.replace("-", "_"), None) is not None:
+            return problem
+        return f"{self.folder / CONFIG}: `{key}`: {what}"
+
 
 def read_campaign(folder: Path) -> Campaign:
     """Look what a folder holds.
 
     The files of a registry are `npc.jsonl`, those in `npc/`, and `npc.jsonl` in the folders of
     sessions; numbers in names count as numbers. Raises `InputError` if there is none, if another
-    JSON Lines file lies there (it would be left out in silence), or if `notarius.toml` is wrong.
+    JSON Lines file lies anywhere below (it would be left out in silence), or if `notarius.toml` is
+    wrong. What is hidden is not looked at.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder; give the folder of a campaign")
     config = _read_config(folder / CONFIG)
     try:
-        inside = sorted(
-            (path for path in folder.iterdir() if not path.name.startswith(".")), key=_natural
-        )
-        sources = {kind: files for kind in KINDS if (files := tuple(_files(kind, inside)))}
-        _require_no_other(inside)
+        sources = _sources(folder)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise InputError(f"{folder}: can't be read ({reason}); mend its permissions") from None
+        where = error.filename or folder
+        raise InputError(f"{where}: can't be read ({reason}); mend its permissions") from None
     if not sources:
-        names = ", ".join(f"{kind}.jsonl" for kind in KINDS)
+        names = ", ".join(f"{kind}{_SUFFIX}" for kind in KINDS)
         raise InputError(f"{folder}: holds no candidates; put {names} (any of them) there")
     return Campaign(folder=folder, config=config, sources=sources)
 
 
-def _files(kind: RegistryKind, inside: Sequence[Path]) -> Iterable[Path]:
-    for path in inside:
-        if path.name == f"{kind}.jsonl":
-            yield path
-        elif path.name == kind and path.is_dir():
-            yield from sorted(path.glob("*.jsonl"), key=_natural)
-        elif path.name not in KINDS and (path / f"{kind}.jsonl").is_file():
-            yield path / f"{kind}.jsonl"
-
-
-def _require_no_other(inside: Sequence[Path]) -> None:
-    known = [f"{kind}.jsonl" for kind in KINDS]
-    problems = [
-        f"{path}: is for no registry; rename it {_nearest(path.name, known)}, or move it away"
-        for path in inside
-        if path.suffix == ".jsonl" and path.name not in known and path.is_file()
-    ]
+def _sources(folder: Path) -> Mapping[RegistryKind, tuple[Path, ...]]:
+    found: dict[RegistryKind, list[Path]] = {kind: [] for kind in KINDS}
+    problems = []
+    for path in _lists(folder):
+        place = path.relative_to(folder)
+        kind = _registry_of(place)
+        if kind is None:
+            problems.append(f"{path}: is for no registry; {_remedy(place)}")
+        elif not path.exists():
+            problems.append(f"{path}: {_NOWHERE}")
+        else:
+            found[kind].append(path)
     if problems:
         raise InputError(*problems)
+    return {kind: tuple(files) for kind, files in found.items() if files}
+
+
+def _lists(folder: Path) -> Iterator[Path]:
+    """Return all JSON Lines files, however their suffix is written and however deep they lie.
+
+    A link to a folder is followed at the top alone, where it may stand for a session.
+    """
+    waiting = _inside(folder)[::-1]
+    while waiting:
+        path = waiting.pop()
+        if path.suffix.casefold() == _SUFFIX:
+            yield path
+        elif path.is_dir() and (path.parent == folder or not path.is_symlink()):
+            waiting += _inside(path)[::-1]
+        elif path.name in KINDS and path.is_symlink() and not path.exists():
+            raise InputError(f"{path}: {_NOWHERE}")
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=_natural)
+
+
+def _registry_of(place: Path) -> RegistryKind | None:
+    """Return whose file lies at a place of the campaign; `None` if it would be left out."""
+    match place.parts:
+        case (own, _) if own in KINDS:
+            return own if place.suffix == _SUFFIX else None
+        case (name,) | (_, name):
+            return next((kind for kind in KINDS if name == f"{kind}{_SUFFIX}"), None)
+        case _:
+            return None
+
+
+def _remedy(place: Path) -> str:
+    """Say what to do with a file that would be left out."""
+    match place.parts:
+        case (own, _) if own in KINDS:
+            return f"rename it {place.stem}{_SUFFIX}, or move it away"
+        case (name,) | (_, name):
+            near = _nearest(name.casefold(), [f"{kind}{_SUFFIX}" for kind in KINDS])
+            return f"rename it {near}, or move it away"
+        case _:
+            return f"it lies too deep: move it up to {place.parts[0]}, or away"
 
 
 def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:
@@ -152,16 +226,15 @@ def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:
 
 def _read_config(path: Path) -> Config:
     try:
-        text = path.read_bytes().decode()
-        found = tomllib.loads(text)
+        data = path.read_bytes()
     except FileNotFoundError:
+        if path.is_symlink():
+            raise InputError(f"{path}: {_NOWHERE}") from None
         return Config()
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"{path}: can't be read ({reason}); mend its permissions") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        said = cut(one_line(str(error)), 3 * _KEY_SHOWN_MAX_BYTES) or "nested too deeply"
-        raise InputError(f"{path}: is no TOML ({said}); mend it there") from None
+    text, found = _parsed(path, data)
     problems = _unknown_keys(path, text, found)
     if problems:
         raise InputError(*problems)
@@ -174,6 +247,25 @@ def _read_config(path: Path) -> Config:
         line = _line_of(text, said.partition("`")[2].partition("`")[0] or said.partition(" ")[0])
         raise InputError(f"{path}{line}: {said}") from None
     return config
+
+
+def _parsed(path: Path, data: bytes) -> tuple[str, dict[str, Any]]:
+    """Return a TOML file as text and as data."""
+    if len(data) > _CONFIG_MAX_BYTES:
+        raise InputError(f"{path}: has more than {_CONFIG_MAX_BYTES} bytes; make it shorter")
+    try:
+        text = data.decode()
+        return text, tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        said = f"byte {error.start + 1} is no UTF-8 text"
+        raise InputError(f"{path}: is no TOML ({said}); save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        said = cut(one_line(str(error)), 3 * _KEY_SHOWN_MAX_BYTES)
+        raise InputError(f"{path}: is no TOML ({said}); mend it there") from None
+    except RecursionError:
+        raise InputError(f"{path}: is nested too deeply; make it flatter") from None
+    except ValueError:  # what `int` says of thousands of digits
+        raise InputError(f"{path}: holds a number of too many digits; mend it there") from None
 
 
 def _unknown_keys(path: Path, text: str, found: Mapping[str, Any]) -> list[str]:
@@ -229,6 +321,10 @@ def _plain(message: str) -> str:
         what = what.replace(technical, plain)
     said = f"`{key}`: {what}" if key else what
     return cut(one_line(said), 4 * _KEY_SHOWN_MAX_BYTES)
+
+
+def _kind(model: str) -> str:
+    return model.partition(":")[0]
 
 
 def _kebab(name: str) -> str:

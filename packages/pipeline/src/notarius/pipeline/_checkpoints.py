@@ -210,9 +210,13 @@ class Checkpoints:
         ):
             remembered = _decoded(key, payload, digest)
             if remembered is None or remembered.outcome != outcome:
-                raise InputError(f"{self._path}: a result in it is damaged; {_DAMAGE_REMEDY}")
+                raise self.damaged()
             return remembered
         return None
+
+    def damaged(self) -> InputError:
+        """Return what is to be raised about a result in it that makes no sense."""
+        return InputError(f"{self._path}: a result in it is damaged; {_DAMAGE_REMEDY}")
 
     def put(self, key: str, remembered: Remembered) -> None:
         """Remember a result; when this returns it is on disk.

@@ -1,7 +1,9 @@
 """The opt-in folder of raw exchanges: the only place where model texts are ever written."""
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -36,16 +38,16 @@ class DebugBackend:
     """Writes each call and each raw reply of a backend into a private folder, exactly."""
 
     def __init__(self, backend: ChatBackend, folder: Path) -> None:
-        """Write into `folder`, with numbers that it does not hold yet."""
+        """Write into `folder`, with numbers that it does not hold yet.
+
+        Several may write into one folder at a time.
+        """
         self._backend = backend
         self._folder = folder
         self._number = 0
 
     def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
         """Write the call, make it, and write the reply."""
-        self._number += 1
-        while any(self._path(what).exists() for what in (_REQUEST, _RESPONSE)):
-            self._number += 1
         request = {
             "messages": [
                 {"role": message.role.value, "content": message.content}
@@ -54,21 +56,37 @@ class DebugBackend:
             "schema": call.schema_name,
             "timeout_s": call.timeout_s,
         }
-        self._write(_REQUEST, canonical_json(request))
+        with self._told():
+            self._write_next(canonical_json(request))
         reply = self._backend.complete(call, cancellation=cancellation)
-        self._write(_RESPONSE, reply.text.encode("utf-8", "surrogatepass"))
+        with self._told():
+            _create(self._path(_RESPONSE), reply.text.encode("utf-8", "surrogatepass"))
         return reply
+
+    def _write_next(self, request: bytes) -> None:
+        """Write a request under the next number: that is whose request could be made."""
+        while True:
+            self._number += 1
+            if not self._path(_RESPONSE).exists():
+                with contextlib.suppress(FileExistsError):
+                    _create(self._path(_REQUEST), request)
+                    return
 
     def _path(self, what: str) -> Path:
         return self._folder / f"call-{self._number:04}.{what}"
 
-    def _write(self, what: str, data: bytes) -> None:
-        path = self._path(what)
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as handle:
-                handle.write(data)
+            yield
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            problem = f"{path}: can't be written ({reason}); make room, or leave the option out"
-            raise InputError(problem) from None
+            remedy = "make room, or leave the option out"
+            raise InputError(f"{self._folder}: can't be written to ({reason}); {remedy}") from None
+
+
+def _create(path: Path, data: bytes) -> None:
+    """Write a new file. Raises `FileExistsError` if there is one of that name."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as handle:
+        handle.write(data)

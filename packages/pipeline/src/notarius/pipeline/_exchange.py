@@ -146,7 +146,7 @@ def hold(
     except KeyboardInterrupt as error:
         return Held(outcome=Cancelled(records=machine.records), error=error)
     except BaseException as error:  # noqa: BLE001 - it is raised again by whoever writes the receipt
-        return Held(outcome=_broken(machine.records), error=error)
+        return Held(outcome=broken(machine.records), error=error)
     return Held(outcome=outcome)
 
 
@@ -170,7 +170,8 @@ def _outcome(
     )
 
 
-def _broken(records: tuple[AttemptRecord, ...]) -> Failed:
+def broken(records: tuple[AttemptRecord, ...]) -> Failed:
+    """Return how an exchange ends that the program itself broke."""
     return Failed(
         kind=FailureKind.BROKEN,
         code="program_fault",

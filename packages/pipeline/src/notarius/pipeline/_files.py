@@ -27,6 +27,19 @@ except ImportError:  # not on this system; then two runs must not share a folder
 MANIFEST: Final = "manifest.json"
 _STAGING_PREFIX: Final = ".notarius-staging-"
 _LEFT_BEHIND_S: Final = 24 * 3600.0
+_LOCK: Final = ".notarius-lock"
+_HELD: Final[set[int]] = set()
+"""Locks of this process."""
+
+
+def _let_go() -> None:
+    """Keep no lock in a forked worker, which may outlive a run that is killed."""
+    while _HELD:
+        os.close(_HELD.pop())
+
+
+if fcntl is not None:
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def prepare_folder(folder: Path, names: Iterable[str]) -> None:
@@ -58,13 +71,88 @@ def require_apart(source: Path, folder: Path, names: Iterable[str]) -> None:
                 raise InputError(f"{source}: would be overwritten; choose another --out")
 
 
-def publish(folder: Path, files: Mapping[str, object]) -> tuple[Path, ...]:
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other runs from `folder` for as long as the block takes.
+
+    Raises `InputError` if another is at work there.
+    """
+    if fcntl is None:
+        yield
+        return
+    path = folder / _LOCK
+    try:
+        descriptor = _locked(path)
+    except BlockingIOError:
+        raise InputError(
+            f"{folder}: another run is writing there; wait for its end, or choose another --out"
+        ) from None
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    _HELD.add(descriptor)
+    try:
+        yield
+    finally:
+        discard(path)  # while it is still ours
+        _HELD.remove(descriptor)
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor of a lock file that is ours; a run that ends removes its own."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def publish(folder: Path, files: Mapping[str, object], *, outdated: str) -> tuple[Path, ...]:
     """Write JSON files and their manifest into `folder`; return the paths, the manifest last.
 
-    Raises `InputError` if that is not possible; then the old files are still there, each whole.
+    The file `outdated` is removed before the manifest is there: a set that fits its manifest has
+    none beside it. Raises `InputError` if that is not possible; then the old files are still there,
+    each whole.
     """
+    contents = _with_manifest(files)
+    with _staged(folder, contents) as staging:
+        _rename(staging, folder, contents, outdated)
+    return tuple(folder / name for name in contents)
+
+
+def publish_beside(
+    folder: Path, name: str, value: object, *, earlier: str, aside: str
+) -> tuple[Path, ...]:
+    """Write a JSON file and its manifest; but where the file `earlier` is, the file `aside` alone.
+
+    Raises `InputError` as `publish` does.
+    """
+    contents = _with_manifest({name: value})
+    with _staged(folder, contents) as staging:
+        # Only now can no other run put it there.
+        if (folder / earlier).exists():
+            (staging / name).replace(folder / aside)
+            return (folder / aside,)
+        _rename(staging, folder, contents, aside)
+    return tuple(folder / each for each in contents)
+
+
+def _rename(staging: Path, folder: Path, names: Iterable[str], outdated: str) -> None:
+    for name in names:
+        if name == MANIFEST:
+            (folder / outdated).unlink(missing_ok=True)
+        (staging / name).replace(folder / name)
+
+
+def _with_manifest(files: Mapping[str, object]) -> dict[str, bytes]:
     contents = {name: canonical_json(value) + b"\n" for name, value in files.items()}
-    return _replace(folder, {**contents, MANIFEST: _manifest(contents)})
+    return {**contents, MANIFEST: _manifest(contents)}
 
 
 def _manifest(contents: Mapping[str, bytes]) -> bytes:
@@ -99,15 +187,11 @@ def discard(path: Path) -> None:
         path.unlink()
 
 
-def publish_one(folder: Path, name: str, value: object) -> tuple[Path, ...]:
-    """Write one JSON file that no manifest lists; otherwise as `publish`."""
-    return _replace(folder, {name: canonical_json(value) + b"\n"})
+def publish_page(path: Path, data: bytes, *, mark: bytes, keep: Iterable[Path]) -> None:
+    """Write a file for people, anywhere, over an earlier one of its kind, which begins with `mark`.
 
-
-def publish_page(path: Path, data: bytes, *, keep: Iterable[Path]) -> None:
-    """Write a file for people, anywhere. Raises `InputError` if it can't be written.
-
-    So too if it would take the place of one of the files to `keep`, whether these exist or not.
+    Raises `InputError` if it can't be written, if anything else has its name, and if it would take
+    the place of one of the files to `keep`, whether these exist or not.
     """
     taken = path.resolve()
     for other in keep:
@@ -116,12 +200,37 @@ def publish_page(path: Path, data: bytes, *, keep: Iterable[Path]) -> None:
                 raise InputError(f"{path}: would overwrite {other}; choose another --html")
     if path.is_dir():
         raise InputError(f"{path}: is a folder, but a file goes there; choose another --html")
+    if os.path.lexists(path) and not _begins_with(path, mark):
+        raise InputError(
+            f"{path}: is there already, and is no earlier report; move it, or choose another --html"
+        )
     _replace(path.parent, {path.name: data}, option="--html")
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    try:
+        if not path.is_file():  # to open a pipe would wait for ever
+            return False
+        with path.open("rb") as handle:
+            return handle.read(len(mark)) == mark
+    except OSError:
+        return False
 
 
 def _replace(
     folder: Path, contents: Mapping[str, bytes], *, option: str = "--out"
 ) -> tuple[Path, ...]:
+    with _staged(folder, contents, option=option) as staging:
+        for name in contents:
+            (staging / name).replace(folder / name)
+    return tuple(folder / name for name in contents)
+
+
+@contextlib.contextmanager
+def _staged(
+    folder: Path, contents: Mapping[str, bytes], *, option: str = "--out"
+) -> Iterator[Path]:
+    """Write files beside their place; in the block, no other run renames any into it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=folder))
@@ -129,14 +238,12 @@ def _replace(
             for name, data in contents.items():
                 _write_through(staging / name, data)
             with _alone_in(folder), _undisturbed():
-                for name in contents:
-                    (staging / name).replace(folder / name)
+                yield staging
                 _sync_folder(folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         raise _unwritable(folder, error, option) from None
-    return tuple(folder / name for name in contents)
 
 
 @contextlib.contextmanager

@@ -5,19 +5,17 @@ import concurrent.futures
 import functools
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Final, Self
+from typing import Self
 
 from notarius.attempts import CancelToken, Hook
 from notarius.contracts import Cancellation, ProducerRequest
-from notarius.pipeline._exchange import Exchange, Held, hold
+from notarius.pipeline._errors import InputError
+from notarius.pipeline._exchange import Exchange, Held, broken, hold
 from notarius.pipeline._models import BackendFactory, ModelChoice, Models
 from notarius.pipeline._settle import Part
 
 Asking = Callable[[Part, ProducerRequest], None]
 """Is told of each attempt before it is made, from the thread that makes it."""
-
-
-UNBOUNDED: Final = 1_000_000
 
 
 class DirectHolder:
@@ -42,18 +40,26 @@ class DirectHolder:
     def submit(self, part: Part) -> "concurrent.futures.Future[Held]":
         """Hold it now; the future is done."""
         future: concurrent.futures.Future[Held] = concurrent.futures.Future()
-        future.set_result(self.hold(part))
+        try:
+            future.set_result(self.hold(part))
+        except InputError as error:
+            future.set_exception(error)
         return future
 
     def hold(self, part: Part) -> Held:
-        """Hold it in this thread."""
+        """Hold it in this thread. Raises `InputError` if there is no model to be had."""
 
         def starting(request: ProducerRequest) -> None:
             if self._asking is not None:
                 self._asking(part, request)
 
         exchange = part.exchange
-        model = self._factory(exchange.registry, exchange.candidates, part.normalizer)
+        try:
+            model = self._factory(exchange.registry, exchange.candidates, part.normalizer)
+        except InputError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is raised again by whoever writes the receipt
+            return Held(outcome=broken(()), error=error)
         return hold(
             exchange,
             part.normalizer,
@@ -94,10 +100,10 @@ class ExecutorHolder:
     """
 
     def __init__(
-        self, executor: concurrent.futures.Executor, choice: ModelChoice, at_once: int | None
+        self, executor: concurrent.futures.Executor, choice: ModelChoice, at_once: int
     ) -> None:
-        """Have so many exchanges held at a time; if `None`, as many as the executor likes."""
-        self.at_once = at_once or UNBOUNDED
+        """Have so many exchanges held at a time: what waits there can't be given less time."""
+        self.at_once = at_once
         self._executor = executor
         self._choice = choice
 

@@ -8,12 +8,12 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
-from notarius.contracts import Cancellation, ContractError, Reply, has_lone_surrogate
-from notarius.llmruntime import BlockingBackend, ChatBackend, ChatCall, Sampling
+from notarius.contracts import Cancellation, ContractError, Reply, Value, has_lone_surrogate
+from notarius.llmruntime import HOSTED_URL, BlockingBackend, ChatBackend, ChatCall, Sampling
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._similarity_backend import SimilarityBackend
 from notarius.registries import Candidate, RegistryKind, RegistryNormalizer
@@ -39,13 +39,21 @@ SAMPLING: Final = Sampling(temperature=0.3, seed=1)
 same run is the same again where the server allows it."""
 
 
-class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
+class ModelChoice(Value, frozen=True, kw_only=True):
     """The `--model` option and what belongs to it. Raises `InputError` if that is contradictory."""
 
     name: str = SIMILARITY
     base_url: str | None = None
     api_key_env: str | None = None
     context_tokens: int | None = None
+
+    PRIVATE: ClassVar[frozenset[str]] = frozenset({"base_url", "api_key_env"})
+    """An address may hold a password, and a user may have given the key for its variable."""
+
+    @property
+    def address(self) -> str:
+        """Where the server is, whatever the environment says."""
+        return HOSTED_URL if self.base_url is None else self.base_url
 
     def __post_init__(self) -> None:
         """Check what can be checked without a model."""
@@ -55,7 +63,7 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
                 ("--api-key-env", self.api_key_env),
             ):
                 if value is not None:
-                    raise InputError(f"{option}: is for --model {SERVER}NAME; leave it out")
+                    raise InputError(f"{option}: is for a model `{SERVER}NAME`; leave it out")
         if self.name == SIMILARITY:
             return
         if has_lone_surrogate(self.name):
@@ -96,7 +104,7 @@ def _require_key(variable: str | None) -> None:
         raise InputError(f"{name}: holds characters that no key has; set it anew")
 
 
-class ModelIdentity(msgspec.Struct, frozen=True, kw_only=True):
+class ModelIdentity(Value, frozen=True, kw_only=True):
     """Which model is asked (`name` for people, `identity` to tell models apart) and how.
 
     `sampling` says how it is to write about so many candidates. `context_tokens` is the longest
@@ -107,6 +115,8 @@ class ModelIdentity(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     sampling: Callable[[int], Sampling | None]
     context_tokens: int | None = None
+
+    PRIVATE: ClassVar[frozenset[str]] = frozenset({"identity"})  # an address may be part of it
 
 
 def identify(choice: ModelChoice) -> ModelIdentity:
@@ -121,7 +131,7 @@ def identify(choice: ModelChoice) -> ModelIdentity:
     elif choice.name.startswith(IN_PROCESS):
         identity = f"{IN_PROCESS}{_digest(Path(choice.name.removeprefix(IN_PROCESS)))}"
     else:
-        identity = f"{choice.name} at {choice.base_url}"
+        identity = f"{choice.name} at {choice.address}"
     return ModelIdentity(
         name=choice.name,
         identity=identity,
@@ -136,7 +146,7 @@ def _digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise InputError(f"--model: {path} can't be read ({reason})") from None
+        raise InputError(f"{path}: can't be read ({reason}); mend its permissions") from None
 
 
 def context_of(model: str, said: int | None) -> int | None:
@@ -181,17 +191,17 @@ class Models:
         return _Bounded(self._opened, reply_tokens(len(candidates)))
 
     def _open(self) -> BlockingBackend:
+        kind = self._choice.name.partition(":")[0]
         try:
             if self._choice.name.startswith(SERVER):
                 return self._server()
             return self._in_process()
         except ImportError:
-            extra = self._choice.name.partition(":")[0]
             raise InputError(
-                f"--model {extra}: needs more packages; pip install 'notarius-pipeline[{extra}]'"
+                f"model {kind}: needs more packages; pip install 'notarius-pipeline[{kind}]'"
             ) from None
         except ContractError as error:
-            raise InputError(f"--model: {error}") from None
+            raise InputError(f"model {kind}: {error}") from None
 
     def _server(self) -> BlockingBackend:
         from notarius.llmruntime.openai import AsyncOpenAIBackend  # noqa: PLC0415 - an extra
@@ -199,7 +209,7 @@ class Models:
         return BlockingBackend(
             AsyncOpenAIBackend(
                 self._choice.name.removeprefix(SERVER),
-                base_url=self._choice.base_url,
+                base_url=self._choice.address,
                 api_key=os.environ.get(self._choice.api_key_env or API_KEY_ENV),
                 sampling=SAMPLING,
             )

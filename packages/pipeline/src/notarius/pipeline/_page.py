@@ -17,6 +17,12 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from notarius.registries import Candidate, Entry
 
+MARK: Final = (
+    b'<!doctype html>\n<html lang="en">\n<head>\n'
+    b'<meta name="generator" content="notarius report">\n'
+)
+"""What a page begins with, and no other file: a later page may take the place of such a one."""
+
 # Controls but line feed, what turns the direction of a text, halves of surrogate pairs, and what
 # is no character: none of it can be seen, and some of it makes something else be seen.
 _UNSEEN: Final = re.compile(

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -24,8 +24,10 @@ _CAUSES: Final = {
 
 
 def _shown(*, quiet: bool) -> bool:
-    # Not rich's idea of a terminal: FORCE_COLOR makes one of a file.
-    return not quiet and sys.stderr.isatty()
+    # Not rich's idea of a terminal: FORCE_COLOR makes one of a file. Python has no stream where
+    # standard error was closed before it began, as a service's may be.
+    stream: TextIO | None = sys.stderr
+    return not quiet and stream is not None and stream.isatty()
 
 
 @contextlib.contextmanager

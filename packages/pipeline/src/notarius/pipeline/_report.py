@@ -24,6 +24,7 @@ from notarius.pipeline._outputs import (
     RECEIPT,
 )
 from notarius.pipeline._page import (
+    MARK,
     About,
     Attempt,
     Outcome,
@@ -93,7 +94,8 @@ def report(out: Path, *, html: Path | None = None, candidates: Path | None = Non
 
     `candidates` is the campaign's folder, or the candidate file of one registry: then each merged
     candidate is shown as it was. Raises `InputError` if `out` holds no results, if the candidates
-    are not those of the run, or if the file can't be written.
+    are not those of the run, or if the file can't be written; an earlier report is replaced, and
+    nothing else.
     """
     found = verify(out)
     results = _results.read_results(out)
@@ -111,7 +113,7 @@ def report(out: Path, *, html: Path | None = None, candidates: Path | None = Non
     )
     data = page(shown)
     place = out / REPORT if html is None else html
-    publish_page(place, data, keep=(*_results_in(out), *sources))
+    publish_page(place, data, mark=MARK, keep=(*_results_in(out), *sources))
     return Reported(
         file=json_text(place),
         size=len(data),

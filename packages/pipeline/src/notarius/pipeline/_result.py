@@ -126,8 +126,8 @@ def _warning(parts: Sequence[Settled]) -> ProcessWarning | None:
         return outcome.warning
     codes = Counter(fallback.warning.code for _, fallback in fell)
     said = (
-        f"{len(fell)} of the {len(parts)} parts of the list ended with groups that were not safe; "
-        "the affected candidates of each were preserved separately, nothing was lost. "
+        f"{len(fell)} of the {len(parts)} parts of the list fell back; the affected candidates "
+        "of each were preserved separately, nothing was lost. "
         f"Part {first.part.number}: {outcome.warning.message}"
     )
     samples = [sample for _, fallback in fell for sample in fallback.warning.samples]

@@ -8,13 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from notarius.attempts import CancelToken
-from notarius.contracts import Cancellation, Usage, total_usage
+from notarius.contracts import Cancellation, Failed, FailureKind, Usage, total_usage
 from notarius.pipeline._campaign import Campaign, Config, read_campaign
 from notarius.pipeline._checkpoints import Checkpoints
 from notarius.pipeline._debug import prepare_debug_folder
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._executors import open_executor
-from notarius.pipeline._files import MANIFEST, prepare_folder, publish_over, require_apart
+from notarius.pipeline._files import MANIFEST, alone, prepare_folder, publish_over, require_apart
 from notarius.pipeline._holders import DirectHolder, ExecutorHolder, ThreadHolder
 from notarius.pipeline._interrupts import LetThrough, put_off
 from notarius.pipeline._models import (
@@ -64,11 +64,16 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: a summary a registry, in the order npc, item, location."""
+    """How a run ended: a summary a registry, in the order npc, item, location.
+
+    Of the `parts` of all lists, a model was `asked` about some now, others are `remembered`, and
+    nothing is to be asked about a single candidate.
+    """
 
     model: str
     registries: tuple[Summary, ...]
     parts: int
+    asked: int
     remembered: int
     usage: dict[str, int] | None
     out: str
@@ -106,7 +111,7 @@ class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def _prepare(campaign: Path, options: Config) -> _Prepared:
     """Read everything, and report what is wrong in all files together."""
     found = read_campaign(campaign)
-    config = options.over(found.config)
+    config = found.under(options)
     model = identify(config.choice())
     works: list[Work] = []
     problems: list[str] = []
@@ -129,17 +134,26 @@ def _prepare(campaign: Path, options: Config) -> _Prepared:
 
 
 def check_campaign(
-    campaign: Path, *, options: Config | None = None, checkpoints: Path | None = None
+    campaign: Path,
+    *,
+    options: Config | None = None,
+    checkpoints: Path | None = None,
+    retry_fallbacks: bool = False,
 ) -> Plan:
     """Check all files of a campaign without a model, and say what a run would ask.
 
-    Raises `InputError` with every bad line.
+    Raises `InputError` with every bad line, or if there is no such checkpoint file.
     """
     prepared = _prepare(campaign, options or Config())
     with contextlib.ExitStack() as stack:
         recall = Recall()
-        if checkpoints is not None and checkpoints.exists():
-            recall = Recall(checkpoints=stack.enter_context(Checkpoints.open(checkpoints)))
+        if checkpoints is not None:
+            if not checkpoints.exists():
+                raise InputError(f"{checkpoints}: is not there; name the file of an earlier run")
+            recall = Recall(
+                checkpoints=stack.enter_context(Checkpoints.open(checkpoints)),
+                retry_fallbacks=retry_fallbacks,
+            )
         planned = tuple(
             _planned(work, prepared.campaign.sources[work.registry], recall)
             for work in prepared.works
@@ -182,8 +196,9 @@ def run_campaign(
     the place of the model.
 
     Raises `InputError` if something can't be used: then no model was asked and nothing was
-    written. Whatever else is raised comes out after everything was written; `KeyboardInterrupt`
-    too, and the same run goes on where this one was stopped.
+    written. Whatever else is raised, and an `InputError` about what breaks in the middle of the
+    run, comes out after everything was written; `KeyboardInterrupt` too, and the same run goes on
+    where this one was stopped.
     """
     prepared = _prepare(settings.campaign, settings.options)
     for sources in prepared.campaign.sources.values():
@@ -193,10 +208,11 @@ def run_campaign(
     if settings.debug_exchange is not None:
         prepare_debug_folder(settings.debug_exchange)
     prepare_folder(settings.out, (RECEIPT,))
-    for work in prepared.works:
-        prepare_folder(settings.out / work.registry, OUTPUTS)
     token = CancelToken()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(alone(settings.out))
+        for work in prepared.works:
+            prepare_folder(settings.out / work.registry, OUTPUTS)
         if cancellation is not None:
             stack.callback(cancellation.subscribe(token.cancel))
         checkpoints = stack.enter_context(Checkpoints.open(settings.checkpoint_file))
@@ -257,8 +273,8 @@ def _holder(
     if settings.executor is not None:
         if settings.debug_exchange is not None:
             raise InputError("--debug-exchange: works with threads only; leave out --executor")
-        with open_executor(settings.executor) as executor:
-            yield ExecutorHolder(executor, choice, prepared.config.at_once)
+        with open_executor(settings.executor, prepared.config.at_once) as (executor, at_once):
+            yield ExecutorHolder(executor, choice, at_once)
         return
     with Models(choice) as models:
         factory = backend or models.backend
@@ -306,12 +322,20 @@ def _finish(
         model=prepared.model.name,
         registries=summaries,
         parts=len(settled),
+        asked=sum(_was_asked(item) for item in settled),
         remembered=sum(item.remembered for item in settled),
         usage=usage_of(now),
         out=str(settings.out),
         checkpoints=str(settings.checkpoint_file),
         files=tuple(str(path) for path in files),
     )
+
+
+def _was_asked(settled: Settled) -> bool:
+    """Say whether a model was asked now; a worker that is lost has left no records."""
+    outcome = settled.outcome
+    lost = isinstance(outcome, Failed) and outcome.kind is FailureKind.PROVIDER
+    return not settled.remembered and (bool(outcome.records) or lost)
 
 
 def _receipt(

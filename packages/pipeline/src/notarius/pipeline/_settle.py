@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from notarius.attempts import CancelToken, TerminalPolicy
+from notarius.attempts import DEADLINE_CODE, CancelToken, TerminalPolicy
 from notarius.contracts import (
     Accepted,
     Cancelled,
@@ -108,17 +108,21 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     def get(self, part: Part) -> Outcome[Registry[Any]] | None:
         """Return the remembered outcome of a part, if there is one that will do.
 
-        A fallback will not do where spent retries are to be a failure.
+        A fallback will not do where spent retries are to be a failure. Raises `InputError` if what
+        is remembered is no registry of this kind.
         """
         found = None if self.checkpoints is None else self.checkpoints.get(part.key)
-        if found is None:
+        if self.checkpoints is None or found is None:
             return None
         entry_type = _ENTRY_TYPES[part.exchange.registry]
         # A generic alias of a type that is chosen here: msgspec reads it, mypy can't.
-        registry: Registry[Any] = msgspec.json.decode(
-            found.registry,
-            type=Registry[entry_type],  # type: ignore[valid-type]
-        )
+        try:
+            registry: Registry[Any] = msgspec.json.decode(
+                found.registry,
+                type=Registry[entry_type],  # type: ignore[valid-type]
+            )
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            raise self.checkpoints.damaged() from None
         if found.warning is None:
             return Accepted(value=registry, records=found.records)
         fail = part.exchange.budgets.policy.terminal is TerminalPolicy.FAIL
@@ -132,7 +136,10 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def put(self, part: Part, outcome: Outcome[Registry[Any]]) -> None:
-        """Remember an outcome for which a model was asked and which holds a registry."""
+        """Remember an outcome for which a model was asked and which holds a registry.
+
+        A fallback for want of time is not: with more time the model could have done better.
+        """
         if self.checkpoints is None or not outcome.records:
             return
         match outcome:
@@ -144,6 +151,8 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
                     applied_attempt=len(records),
                     warning=None,
                 )
+            case FellBack() if outcome.warning.code == DEADLINE_CODE:
+                return
             case FellBack(value=registry, records=records):
                 remembered = Remembered(
                     outcome="fell_back",
@@ -171,10 +180,36 @@ def settle(
 
     `deadline_s` is the time for all of them together. When one fails in a way that the others
     would share, or the run is interrupted, no other is begun: those end as cancelled. An
-    interruption is waited for in `let_through` alone, and comes out as the error of a part.
+    interruption is waited for in `let_through` alone, and comes out as the error of a part; so does
+    an `InputError` in the middle of a run. It is raised if what is remembered can't be read, or no
+    model can be had: then nothing was handed back yet.
     """
     if watcher is not None:
         watcher.planned(parts)
+    waiting, to_ask = _recalled(parts, recall, watcher)
+    end = math.inf if deadline_s is None else time.monotonic() + deadline_s
+    had = False  # whether a model can be had
+    with contextlib.closing(_Rest(to_ask, holder, token, end, let_through)) as rest:
+        for ended in rest:
+            settled = rest.put(ended, recall)
+            if watcher is not None:
+                watcher.settled(settled)
+            waiting.append(settled)
+            had = had or not isinstance(settled.outcome, Cancelled) or bool(settled.outcome.records)
+            if had:
+                yield from waiting
+                waiting.clear()
+    for settled in waiting:
+        if isinstance(settled.error, InputError):
+            raise settled.error
+    yield from waiting
+
+
+def _recalled(
+    parts: Sequence[Part], recall: Recall, watcher: Watcher | None
+) -> tuple[list[Settled], deque[Part]]:
+    """Return the parts that are remembered, and those for which a model has to be asked."""
+    remembered: list[Settled] = []
     to_ask: deque[Part] = deque()
     for part in parts:
         outcome = recall.get(part)
@@ -184,21 +219,8 @@ def settle(
         settled = Settled(part=part, outcome=outcome, remembered=True)
         if watcher is not None:
             watcher.settled(settled)
-        yield settled
-    end = math.inf if deadline_s is None else time.monotonic() + deadline_s
-    with contextlib.closing(_Rest(to_ask, holder, token, end, let_through)) as rest:
-        for ended in rest:
-            settled = ended
-            try:
-                with let_through():
-                    recall.put(settled.part, settled.outcome)
-            except KeyboardInterrupt as error:
-                # The result is lost for the next run, and all the same a result of this one.
-                rest.interrupted(error)
-                settled = replace(settled, error=settled.error or error)
-            if watcher is not None:
-                watcher.settled(settled)
-            yield settled
+        remembered.append(settled)
+    return remembered, to_ask
 
 
 class _Rest:
@@ -234,7 +256,7 @@ class _Rest:
                 if isinstance(settled.outcome, Cancelled):
                     settled = replace(settled, error=settled.error or self._interrupt)
                 if _stops(settled) or self._token.cancelled:
-                    self._stopped = True
+                    self.stop()
                 yield settled
         for part in self._to_ask:
             yield Settled(part=part, outcome=Cancelled(records=()), error=self._interrupt)
@@ -251,23 +273,39 @@ class _Rest:
                 self._running, return_when=concurrent.futures.FIRST_COMPLETED
             ).done
 
+    def put(self, settled: Settled, recall: Recall) -> Settled:
+        """Remember a result; if that fails it is lost for the next run, but one of this run."""
+        try:
+            with self._let_through():
+                recall.put(settled.part, settled.outcome)
+        except KeyboardInterrupt as error:
+            self.interrupted(error)
+            return replace(settled, error=settled.error or error)
+        except InputError as error:
+            # What can't be remembered should not be asked and paid for.
+            self.stop()
+            return replace(settled, error=settled.error or error)
+        return settled
+
     def interrupted(self, error: KeyboardInterrupt) -> None:
         """Begin nothing more, and end what is running; twice is the way to say: at once."""
         if self._interrupt is not None:
             raise error
         self._interrupt = error
-        self._stop()
-
-    def _stop(self) -> None:
-        self._stopped = True
         self._token.cancel()
+        self.stop()
+
+    def stop(self) -> None:
+        """Begin nothing more; what a model is asked about already may end."""
+        self._stopped = True
         for future in self._running:
             future.cancel()
 
     def close(self) -> None:
         """Stop what is still running, if the caller has given up."""
         if self._running:
-            self._stop()
+            self._token.cancel()
+            self.stop()
             with self._let_through():
                 concurrent.futures.wait(self._running)
 
@@ -287,8 +325,8 @@ def _settled(part: Part, future: "concurrent.futures.Future[Held]") -> Settled:
         held = future.result()
     except concurrent.futures.CancelledError:
         return Settled(part=part, outcome=Cancelled(records=()))
-    except InputError:
-        raise  # there is no model to be had, or no place for its exchanges
+    except InputError as error:  # there is no model to be had, or no place for its exchanges
+        return Settled(part=part, outcome=Cancelled(records=()), error=error)
     except Exception as error:  # noqa: BLE001 - an executor raises whatever it likes
         # The type alone: the text of its error could hold anything.
         lost = f"A worker was lost while the model was asked ({type(error).__name__})."

@@ -15,6 +15,7 @@ from notarius.contracts import ContractError, ProcessWarning, Usage, canonical_j
 from notarius.pipeline._errors import PROBLEMS_SHOWN_MAX, InputError
 from notarius.pipeline._exchange import rules_for
 from notarius.pipeline._outputs import (
+    FAILED_RECEIPT,
     KINDS,
     MANIFEST,
     OURS,
@@ -41,6 +42,7 @@ _STAGING_PREFIX: Final = ".notarius-staging-"
 _DISTRUST: Final = "don't rely on it; run notarius again"
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Outcome: TypeAlias = Literal["accepted", "fell_back", "failed", "cancelled"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,12 +107,19 @@ class _Input(msgspec.Struct, frozen=True, kw_only=True):
     candidates: _Count
 
 
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    remembered: bool
+
+
 class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a receipt that must fit other parts."""
 
-    outcome: Literal["accepted", "fell_back", "failed", "cancelled"]
+    outcome: _Outcome
     registry: RegistryKind
+    model: str
+    policy_fingerprint: str
     input: _Input
+    parts: tuple[_Part, ...]
     budgets: _Budgets
     attempts: tuple[_Attempt, ...]
     usage: Usage | None
@@ -119,6 +128,23 @@ class _Receipt(msgspec.Struct, frozen=True, kw_only=True):
     def has_result(self) -> bool:
         """Whether a registry was written."""
         return self.outcome in {"accepted", "fell_back"}
+
+
+class _Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run's receipt says of a registry."""
+
+    outcome: _Outcome
+    candidates: _Count
+    entries: _Count | None
+    parts: _Count
+    remembered: _Count
+    policy_fingerprint: str
+    input_sha256: str
+
+
+class _RunReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    model: str
+    registries: dict[RegistryKind, _Settled]
 
 
 def verify(
@@ -198,7 +224,9 @@ class _Check:
                 self._manifest(folder)
         for folder in dict.fromkeys(("", *folders)):
             self._unlisted(folder)
-        met = {self._contents(folder) for folder in folders}
+        of_campaign = folders and "" not in folders
+        run = self._read(RECEIPT, _read_run_receipt) if of_campaign else None
+        met = {self._contents(folder, run) for folder in folders}
         for kind in sorted(self._candidates.keys() - met):
             self._report(
                 "",
@@ -272,16 +300,21 @@ class _Check:
                     "it is no part of these results; move it away, or run notarius again",
                 )
 
-    def _contents(self, folder: str) -> str | None:
-        """Check one registry's files against each other; return the registry of its receipt."""
+    def _contents(self, folder: str, run: _RunReceipt | None) -> str | None:
+        """Check one registry's files against each other and against the receipt of its run.
+
+        Return the registry of its receipt.
+        """
         receipt = self._read(_join(folder, RECEIPT), _read_receipt)
         wanted = set(self._held[folder])
         if receipt is not None and receipt.has_result:
             wanted |= {REGISTRY, WARNINGS}
+        entries = None
         if REGISTRY in wanted:
             name = _join(folder, REGISTRY)
             registry = self._read(name, read_registry)
             if registry is not None:
+                entries = len(registry[1].entries)
                 self._faults(name, _registry_faults(*registry, receipt))
         if WARNINGS in wanted:
             name = _join(folder, WARNINGS)
@@ -294,7 +327,27 @@ class _Check:
         self._faults(name, _receipt_faults(receipt, folder))
         if receipt.registry in self._candidates:
             self._input(name, receipt)
+        if run is not None:
+            self._run(folder, run, receipt, entries)
         return receipt.registry
+
+    def _run(self, folder: str, run: _RunReceipt, receipt: _Receipt, entries: int | None) -> None:
+        """Compare what the run's receipt says of a registry with what lies in its folder."""
+        said = run.registries.get(receipt.registry)
+        if said is None:
+            self._report(RECEIPT, f"says nothing of {folder}, which has results", _DISTRUST)
+            return
+        name = _join(folder, RECEIPT)
+        if said.entries is None and FAILED_RECEIPT in self._held[folder]:
+            # The run came to nothing, and the registry is that of an earlier one.
+            name, entries = _join(folder, FAILED_RECEIPT), None
+            failed = self._read(name, _read_receipt)
+            if failed is None:
+                return
+            receipt = failed
+        elif entries is None and receipt.has_result:
+            entries = said.entries  # a registry that can't be read was told of
+        self._faults(name, _run_faults(run.model, said, receipt, entries))
 
     def _faults(self, name: str, faults: Iterator[str]) -> None:
         for what in faults:
@@ -392,6 +445,27 @@ def _receipt_faults(receipt: _Receipt, folder: str) -> Iterator[str]:
         yield "has a usage that is not the sum over its attempts"
 
 
+def _run_faults(
+    model: str, said: _Settled, receipt: _Receipt, entries: int | None
+) -> Iterator[str]:
+    """Yield where a registry is not as the receipt of its run says."""
+    for what, there, here in (
+        ("outcome", said.outcome, receipt.outcome),
+        ("model", model, receipt.model),
+        ("number of candidates", said.candidates, receipt.input.candidates),
+        ("number of entries", said.entries, entries),
+        ("number of parts", said.parts, len(receipt.parts)),
+        ("number of remembered parts", said.remembered, sum(p.remembered for p in receipt.parts)),
+        ("digest of the input", said.input_sha256, receipt.input.sha256),
+        ("fingerprint of the policy", said.policy_fingerprint, receipt.policy_fingerprint),
+    ):
+        if there != here:
+            yield (
+                f"is of another run than the {RECEIPT} above it: "
+                f"the {what} is {quoted(str(here))} here, and {quoted(str(there))} there"
+            )
+
+
 def _read_manifest(folder: Path, name: str) -> _Manifest:
     shapes = {"notarius.manifest.v1": _Manifest}
     return read_json(folder, name, shapes, max_bytes=_MANIFEST_MAX_BYTES)
@@ -399,6 +473,10 @@ def _read_manifest(folder: Path, name: str) -> _Manifest:
 
 def _read_receipt(folder: Path, name: str) -> _Receipt:
     return read_json(folder, name, {"notarius.receipt.v1": _Receipt})
+
+
+def _read_run_receipt(folder: Path, name: str) -> _RunReceipt:
+    return read_json(folder, name, {"notarius.run_receipt.v1": _RunReceipt})
 
 
 def _read_warnings(folder: Path, name: str) -> _Warnings:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from notarius.pipeline._candidates import read_candidates
 from notarius.pipeline._checkpoints import checkpoint_key
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._exchange import Budgets, Exchange, fingerprint, rules_for
-from notarius.pipeline._files import discard, publish, publish_one
+from notarius.pipeline._files import publish, publish_beside
 from notarius.pipeline._models import ModelIdentity
 from notarius.pipeline._receipt import RunFacts, receipt, warnings
 from notarius.pipeline._result import Result, result_of
@@ -115,15 +115,13 @@ def write(work: Work, settled: Sequence[Settled], out: Path) -> Written:
     result = result_of(work.candidates, settled)
     paper = receipt(work.facts, result)
     if result.registry is None:
-        return Written(result=result, files=_write_without_result(out, paper))
+        # Never over the receipt of an earlier result.
+        files = publish_beside(out, RECEIPT, paper, earlier=REGISTRY, aside=FAILED_RECEIPT)
+        return Written(result=result, files=files)
     found: tuple[ProcessWarning, ...] = () if result.warning is None else (result.warning,)
-    files = publish(out, {REGISTRY: result.registry, WARNINGS: warnings(found), RECEIPT: paper})
-    discard(out / FAILED_RECEIPT)
+    files = publish(
+        out,
+        {REGISTRY: result.registry, WARNINGS: warnings(found), RECEIPT: paper},
+        outdated=FAILED_RECEIPT,
+    )
     return Written(result=result, files=files)
-
-
-def _write_without_result(folder: Path, paper: dict[str, Any]) -> tuple[Path, ...]:
-    """Write the receipt alone, and never over the receipt of an earlier result."""
-    if (folder / REGISTRY).exists():
-        return publish_one(folder, FAILED_RECEIPT, paper)
-    return publish(folder, {RECEIPT: paper})

@@ -4,15 +4,15 @@ import contextlib
 import enum
 import logging
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 import typer
-from msgspec.structs import replace
 
 from notarius.attempts import AttemptPolicy, TerminalPolicy
 from notarius.contracts import FailureKind, NotariusError, ProcessWarning, canonical_json
@@ -46,6 +46,8 @@ app = typer.Typer(
 )
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING")
+_OBEYED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What JSON lets pass, and a terminal obeys."""
 
 
 class RegistryOption(enum.StrEnum):
@@ -108,6 +110,9 @@ _Deadline: TypeAlias = Annotated[
 _Terminal: TypeAlias = Annotated[
     TerminalPolicy | None,
     typer.Option(help="When all retries are spent: apply what is safe (the default), or fail."),
+]
+_RetryFallbacks: TypeAlias = Annotated[
+    bool, typer.Option("--retry-fallbacks", help="Ask again where an earlier run fell back.")
 ]
 _Debug: TypeAlias = Annotated[
     Path | None,
@@ -224,9 +229,7 @@ def run_command(  # noqa: PLR0913, PLR0917 - the options of the command
             metavar="FILE", help=f"Where results are remembered; OUT/{CHECKPOINTS} if left out."
         ),
     ] = None,
-    retry_fallbacks: Annotated[  # noqa: FBT002 - typer makes a flag of it
-        bool, typer.Option("--retry-fallbacks", help="Ask again where an earlier run fell back.")
-    ] = False,
+    retry_fallbacks: _RetryFallbacks = False,  # noqa: FBT002 - typer makes a flag of it
     model: _Model = None,
     base_url: _BaseUrl = None,
     api_key_env: _ApiKeyEnv = None,
@@ -253,7 +256,7 @@ def run_command(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Reconcile all registries of a campaign; what has not changed is not asked again.
 
-    A file notarius.toml in the campaign may say the same as the options, which win. Writes
+    A file notarius.toml in the campaign may name model, budgets and coins; options win. Writes
     OUT/npc/, OUT/item/ and OUT/location/ with the files of `notarius reconcile`, and a receipt
     and a manifest over all. Exit status: as for `notarius reconcile`, the worst of all registries.
     """
@@ -283,7 +286,7 @@ def run_command(  # noqa: PLR0913, PLR0917 - the options of the command
             summary = run_campaign(settings, watcher=watcher)
     with contextlib.suppress(OSError):
         _tell_run(summary, output_format, quiet=quiet)
-    raise typer.Exit(max(map(_status, summary.registries)))
+    raise typer.Exit(_worst(map(_status, summary.registries)))
 
 
 @app.command(name="check", epilog="Example: notarius check campaign/ --context-tokens 8192")
@@ -293,12 +296,14 @@ def check_command(  # noqa: PLR0913, PLR0917 - the options of the command
         Path | None,
         typer.Option(metavar="FILE", help="Tell which requests this file answers already."),
     ] = None,
+    retry_fallbacks: _RetryFallbacks = False,  # noqa: FBT002 - typer makes a flag of it
     model: _Model = None,
     base_url: _BaseUrl = None,
     api_key_env: _ApiKeyEnv = None,
     context_tokens: _ContextTokens = None,
     normalize_retries: _NormalizeRetries = None,
     repair_retries: _RepairRetries = None,
+    terminal: _Terminal = None,
     output_format: _Format = FormatOption.TEXT,
 ) -> None:
     """Check all files of a campaign, and say what a run would ask; no model is needed."""
@@ -310,8 +315,11 @@ def check_command(  # noqa: PLR0913, PLR0917 - the options of the command
             context_tokens=context_tokens,
             normalize_retries=normalize_retries,
             repair_retries=repair_retries,
+            terminal=terminal,
         )
-        plan = check_campaign(campaign, options=options, checkpoints=checkpoints)
+        plan = check_campaign(
+            campaign, options=options, checkpoints=checkpoints, retry_fallbacks=retry_fallbacks
+        )
     with contextlib.suppress(OSError):
         _print(plan, _plan_lines(plan), output_format)
 
@@ -375,6 +383,9 @@ def diff_command(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    # Names may have letters that the encoding of a terminal or of redirected output lacks.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # suppressed
     try:
         app(args=None if arguments is None else list(arguments))
         status = int(ExitStatus.DONE)
@@ -405,7 +416,7 @@ def _told(
     try:
         yield
     except InputError as error:
-        said = [f"error: {visible(line)}" for line in str(error).splitlines()]
+        said = [f"error: {visible(line)}" for line in str(error).split("\n")]
         ended, status = _no_summary("bad_input", str(error)), ExitStatus.BAD_INPUT
     except KeyboardInterrupt:
         interrupted = (
@@ -420,8 +431,9 @@ def _told(
         ended, status = _no_summary("fault", fault), ExitStatus.FAULT
     else:
         return
-    for line in said:
-        typer.echo(line, err=True)
+    with contextlib.suppress(OSError):  # nobody can be told; the status tells
+        for line in said:
+            typer.echo(line, err=True)
     if output_format is FormatOption.JSON and not quiet:
         with contextlib.suppress(OSError):
             _print(ended, (), output_format)
@@ -457,7 +469,9 @@ def _set_log_level() -> None:
 
 def _print(value: object, lines: Sequence[str], output_format: FormatOption) -> None:
     if output_format is FormatOption.JSON:
-        typer.echo(canonical_json(_utf8_in(msgspec.to_builtins(value))).decode())
+        text = canonical_json(_utf8_in(msgspec.to_builtins(value))).decode()
+        text = _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        typer.echo(text.encode())  # UTF-8, whatever the locale
         return
     for line in lines:
         typer.echo(line)
@@ -468,15 +482,8 @@ def _tell(summary: Summary, output_format: FormatOption, *, quiet: bool) -> None
     _complain(summary)
     if quiet:
         return
-    if output_format is FormatOption.JSON:
-        files = tuple(json_text(name) for name in summary.files)
-        typer.echo(
-            canonical_json(replace(summary, out=json_text(summary.out), files=files)).decode()
-        )
-        return
-    if summary.entries is not None:
-        typer.echo(_line(summary))
-    typer.echo(f"written: {visible(', '.join(summary.files))}")
+    lines = [] if summary.entries is None else [_line(summary)]
+    _print(summary, [*lines, f"written: {visible(', '.join(summary.files))}"], output_format)
 
 
 def _tell_run(summary: RunSummary, output_format: FormatOption, *, quiet: bool) -> None:
@@ -486,9 +493,8 @@ def _tell_run(summary: RunSummary, output_format: FormatOption, *, quiet: bool) 
     if quiet:
         return
     lines = [_line(registry) for registry in summary.registries if registry.entries is not None]
-    asked = summary.parts - summary.remembered
     lines.append(
-        f"{counted(asked, 'request', 'requests')} settled now, "
+        f"{counted(summary.asked, 'request', 'requests')} made now, "
         f"{summary.remembered} known from {visible(summary.checkpoints)}"
     )
     lines.append(f"written: {visible(summary.out)}")
@@ -526,13 +532,16 @@ def _warn(warnings: Sequence[ProcessWarning], where: str = "") -> None:
 
 
 def _complain(summary: Summary, where: str = "") -> None:
-    if summary.failure is None:
+    if summary.entries is not None:
         return
+    what = "finished" if summary.attempts else "begun"
+    said = f"Not {what}, since another registry failed; the same command goes on with it."
+    if summary.failure is not None:
+        said = _sentence(summary.failure["message"])
     kept = any(name.endswith(FAILED_RECEIPT) for name in summary.files)
     written = "the earlier one is unchanged" if kept else "there is none yet"
     typer.echo(
-        f"error: {where}{_sentence(summary.failure['message'])} "
-        f"No registry was written; {written}.",
+        f"error: {where}{said} No registry was written; {written}.",
         err=True,
     )
 
@@ -542,7 +551,7 @@ def _line(summary: Summary) -> str:
         f"{summary.registry}: {counted(summary.candidates, 'candidate', 'candidates')}, "
         f"{counted(summary.entries or 0, 'entry', 'entries')} "
         f"({summary.outcome.replace('_', ' ')}, "
-        f"{counted(summary.attempts, 'attempt', 'attempts')}, model {summary.model})"
+        f"{counted(summary.attempts, 'attempt', 'attempts')}, model {visible(summary.model)})"
     )
 
 
@@ -562,6 +571,12 @@ def _utf8_in(value: object) -> object:
             return {key: _utf8_in(item) for key, item in value.items()}
         case _:
             return value
+
+
+def _worst(statuses: Iterable[ExitStatus]) -> ExitStatus:
+    """Return the highest; a registry that was not begun since another failed says nothing."""
+    found = set(statuses)
+    return max(found - {ExitStatus.INTERRUPTED, ExitStatus.DONE} or found)
 
 
 def _status(summary: Summary) -> ExitStatus:
