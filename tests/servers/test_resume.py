@@ -439,10 +439,12 @@ def test_ctrl_c_may_come_at_any_moment(
         out = tmp_path / f"out-{number}"
         arguments = options(model, campaign, out, *quiet)
         got = launch(arguments, blow=signal.SIGINT, **next(when))
+        # A finalizer of a library may be what it hits, at the very end; Python says so by itself.
+        said = re.sub(r"(?s)Exception ignored in:.*?\nKeyboardInterrupt: ?\n", "", got.said)
         # It is told, but for a moment before anything was begun, or when all was done.
         if out.exists() and registries(out) != expected:
-            assert (got.status, got.said.count("\n")) == (130, 1)
-        assert got.said == "" or "run the same command to go on" in got.said
+            assert (got.status, said.count("\n")) == (130, 1)
+        assert said == "" or "run the same command to go on" in said
         require_whole(out)
         # Before anything is asked nothing is written; after that the set is complete.
         assert verify(out).ok if list(out.glob("*/*.json")) else not list(out.glob("*.json"))
