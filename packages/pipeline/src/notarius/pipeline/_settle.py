@@ -29,23 +29,10 @@ from notarius.contracts import (
 )
 from notarius.pipeline._checkpoints import Checkpoints, Remembered
 from notarius.pipeline._errors import InputError
-from notarius.pipeline._exchange import Exchange, Held
+from notarius.pipeline._exchange import Exchange, Held, rules_for
 from notarius.pipeline._interrupts import LetThrough
-from notarius.registries import (
-    Entry,
-    ItemEntry,
-    LocationEntry,
-    NpcEntry,
-    Registry,
-    RegistryKind,
-    RegistryNormalizer,
-)
+from notarius.registries import Registry, RegistryNormalizer
 
-_ENTRY_TYPES: Final[dict[RegistryKind, type[Entry]]] = {
-    "npc": NpcEntry,
-    "item": ItemEntry,
-    "location": LocationEntry,
-}
 # Where one exchange ends so, the next would too, and would cost as much again.
 _CONTAGIOUS: Final = frozenset({FailureKind.PROVIDER, FailureKind.DEADLINE, FailureKind.BROKEN})
 _LEAST_S: Final = 1e-9  # a deadline must be more than 0
@@ -114,7 +101,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
         found = None if self.checkpoints is None else self.checkpoints.get(part.key)
         if self.checkpoints is None or found is None:
             return None
-        entry_type = _ENTRY_TYPES[part.exchange.registry]
+        entry_type = rules_for(part.exchange.registry).entry_type
         # A generic alias of a type that is chosen here: msgspec reads it, mypy can't.
         try:
             registry: Registry[Any] = msgspec.json.decode(
