@@ -200,13 +200,7 @@ class CurrencyRules(msgspec.Struct, frozen=True, kw_only=True):
         if len(text) > NAME_LIMIT:
             return None
         found = _classify(text, self.coinages)
-        if found is None or found.code is None:
-            return found
-        by_weight = _by_weight(text, self.coinages)
-        if by_weight is not None and any(
-            by_weight.search(" ".join(fold_text(said.strip()[:PROSE_LIMIT]).split()))
-            for said in about
-        ):
+        if found is not None and found.code and _is_by_weight(text, tuple(about), self.coinages):
             return None
         return found
 
@@ -234,6 +228,14 @@ def _classify(text: str, coinages: tuple[Coinage, ...]) -> Currency | None:
     if len(codes) == 1:
         return Currency(code=codes.pop())
     return Currency(code=None, several=tuple(sorted(code or "" for code in codes)))
+
+
+@functools.lru_cache(maxsize=1024)  # as above; the texts about it can be many
+def _is_by_weight(text: str, about: tuple[str, ...], coinages: tuple[Coinage, ...]) -> bool:
+    by_weight = _by_weight(text, coinages)
+    return by_weight is not None and any(
+        by_weight.search(" ".join(fold_text(said.strip()[:PROSE_LIMIT]).split())) for said in about
+    )
 
 
 @functools.lru_cache(maxsize=1024)
