@@ -1,3 +1,4 @@
+import gc
 import hashlib
 from collections.abc import Callable
 
@@ -142,3 +143,10 @@ def test_a_correction_is_the_original_then_the_exact_reply_then_one_user_message
 def test_the_correction_mode_is_a_stable_identity() -> None:
     """The mode is a part of every policy's identity, so it can't be blank or change unseen."""
     assert CORRECTION_MODE == "complete_original_then_latest_exact_response_then_one_correction_v1"
+
+
+def test_issues_are_none_of_the_garbage_collector_s_business() -> None:
+    """It goes through no issue of a long reply: each would be looked at again and again."""
+    ids = tuple("c1 c2".split())  # noqa: SIM905 - a tuple that stands in the code is not tracked anyway
+    issue = IssueDetails(category="some_category", group_index=0, request_ids=ids)
+    assert not gc.is_tracked(issue)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +25,9 @@ from notarius.semanticreconcile import (
     split_proposal,
     summarize_issues,
 )
-from notarius.semanticreconcile._render import CLOSING, CLOSING_EMPTY, CLOSING_LONG
+from notarius.semanticreconcile._render import CLOSING, CLOSING_EMPTY, CLOSING_LONG, MORE
 
-LONGEST_RULE = "é" * (DOMAIN_RULE_MAX_BYTES // 2)
+LONGEST_RULE = "é" * 256
 LAST = 10**7
 IDS = tuple(f"c{LAST - n}" for n in range(40))
 
@@ -118,6 +120,31 @@ def test_five_thousand_bad_groups_are_told_in_the_bound() -> None:
     assert CLOSING_LONG in text
 
 
+def test_guidance_is_as_long_as_it_may_be() -> None:
+    """Nothing is left out for which there is room, to the byte; clashes take half of the room."""
+    lengths = []
+    for size in range(150, 180):
+        refused = [
+            RefusedGroup(
+                index=n,
+                ids=IDS[:2],
+                issues=(IssueDetails(category=ALL_CATEGORIES[-1], group_index=n),),
+                typed=TypedRefusal(
+                    reason="x" * size, parts=(Part(label=f"{n:03}", ids=(f"c{n}", f"d{n}")),)
+                ),
+            )
+            for n in range(200)
+        ]
+        text = render_guidance(refused)
+        before, more, after = text.partition(MORE)
+        assert more
+        told = re.findall(r"^- Group [1-9]\d*: .*\n", before, re.MULTILINE)
+        assert 0.8 < len("".join(told)) / sum(map(len, listed(after))) < 1.2
+        lengths.append(len(text))
+    # Room is kept for one line more, and each is counted with a line break, which the last lacks.
+    assert max(lengths) == GUIDANCE_MAX_BYTES - len(f"{MORE}\n") - 1
+
+
 def test_what_is_told_does_not_depend_on_what_is_left_out() -> None:
     """The same groups are told in the same bytes, however many more there are."""
     refused = [refused_at(n, [IssueCategory.TYPED_APPLICATION_REFUSED]) for n in range(199)]
@@ -132,6 +159,7 @@ def test_what_is_told_does_not_depend_on_what_is_left_out() -> None:
 def test_a_domain_rule_beyond_its_bound_is_a_mistake_of_the_caller() -> None:
     """A rule that could push out other guidance is refused, counted in bytes."""
     refused = [refused_at(0, [IssueCategory.TYPED_APPLICATION_REFUSED])]
+    assert len(LONGEST_RULE.encode()) == DOMAIN_RULE_MAX_BYTES
     assert LONGEST_RULE in render_guidance(refused, domain_rule=LONGEST_RULE)
     with pytest.raises(ValueError, match="domain rule"):
         render_guidance(refused, domain_rule=LONGEST_RULE + "é")

@@ -31,7 +31,8 @@ def without(category: IssueCategory) -> Mapping[IssueCategory, Prose]:
 
 
 def require_silent(error: BaseException, raw: str) -> None:
-    """Require that no part of an error, however it is printed, holds the raw category."""
+    """Require that an error says something, and nowhere, however printed, the raw category."""
+    assert len(str(error).split()) > 3
     chain: list[BaseException | None] = [error, error.__cause__, error.__context__]
     for link in filter(None, chain):
         shown = [str(link), repr(link), repr(link.args), *getattr(link, "__notes__", ())]
@@ -112,3 +113,5 @@ def test_operators_read_one_and_many(category: IssueCategory) -> None:
     assert many.startswith("23 ")
     assert many.endswith(words.operator_many)
     assert category.value not in one + many
+    both = [IssueCount(category=category, count=1), IssueCount(category=category, count=23)]
+    assert summarize_issues(both) == f"{one}; {many}"

@@ -91,6 +91,9 @@ def test_whatever_is_not_the_declared_shape_is_structural(text: str, defect: str
         pytest.param(group_with('"candidate_ids": ["c1", "c2"]'), id="ids"),
         pytest.param(group_with('"canonical_id": "c1"'), id="canonical id"),
         pytest.param(group_with('"name": "Ada"'), id="name"),
+        pytest.param(
+            group_with('"canonical_id": "c1"').replace("Ada", "XX:XX" * 4), id="beside many colons"
+        ),
         pytest.param(group_with('"why": 1, "why": 1'), id="unknown key of a group"),
         pytest.param(REPLY[:-1] + ', "x": 1, "x": 2}', id="unknown key on top"),
         pytest.param(REPLY[:-1] + ', "x": [[{"a": {"b": 1, "b": 1}}]]}', id="deep in unknown keys"),
@@ -100,6 +103,20 @@ def test_whatever_is_not_the_declared_shape_is_structural(text: str, defect: str
 def test_a_repeated_key_is_structural_at_every_level(text: str) -> None:
     """A repeated key would silently drop what stood under the first one."""
     assert parse_proposal(text) is StructuralDefect.REPEATED_KEY
+
+
+@pytest.mark.parametrize(("opened", "end"), [("[", "]"), ('{"a": ', "}")])
+@pytest.mark.parametrize("before", ["", "[], " * 99, "{}, " * 99])
+def test_brackets_may_be_open_up_to_a_limit(opened: str, end: str, before: str) -> None:
+    """However many were closed before, so many may be open at once and not one more."""
+
+    def nested(levels: int) -> str:
+        # Two are open around: the reply's own and the list of what came before.
+        deep = opened * (levels - 2) + "0" + end * (levels - 2)
+        return f'{{"duplicate_groups": [], "x": [{before}{deep}]}}'
+
+    assert parse_proposal(nested(64)) == Proposal(groups=())
+    assert parse_proposal(nested(65)) is StructuralDefect.TOO_DEEP
 
 
 @pytest.mark.parametrize("unit", ["[", '{"a":', '[{"a":'])

@@ -1,4 +1,3 @@
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +11,7 @@ from notarius.semanticreconcile import (
     RESPONSE_SCHEMA,
     IssueCategory,
     Prose,
+    Split,
     Subject,
     _policy,
     _protocol,
@@ -28,12 +28,28 @@ def fingerprint(subject: Subject = SUBJECT) -> str:
 
 
 BEFORE = fingerprint()
+# Of protocol version 1. What was measured and remembered with it is asked for again if it changes.
+FROZEN = "sha256:debba049c2b99864c522988864fc40f042cb03e0537c6b607f8e52a6048a4672"
 
 
 def test_the_identity_is_stable() -> None:
     """The same policy is the same bytes each time, and plain data."""
     assert canonical_json(policy_content(SUBJECT)) == canonical_json(policy_content(SUBJECT))
-    assert re.fullmatch(r"sha256:[0-9a-f]{64}", BEFORE)
+    assert BEFORE == FROZEN
+
+
+def test_each_part_of_it_can_be_found() -> None:
+    """Whoever compares two policies sees by name what differs; each probe shows its effect."""
+    content = policy_content(SUBJECT)
+    assert set(content) == {
+        "protocol", "correction", "guidance_max_bytes", "reply_max_bytes", "subject", "schema",
+        "categories", "prose", "probe_prompt", "probe_split", "probe_guidance",
+        "probe_guidance_cut", "probe_guidance_empty", "probe_replies",
+    }  # fmt: skip
+    split = content["probe_split"]
+    assert isinstance(split, Split)
+    assert {item.category for item in split.issue_counts} == set(IssueCategory)
+    assert split.safe
 
 
 @pytest.mark.parametrize("field", Prose.__struct_fields__)

@@ -34,15 +34,24 @@ def user_text(request: ReconciliationRequest) -> str:
 
 def test_ids_are_numbered_in_list_order() -> None:
     """Candidates are c1 to cN in the order of the list, and stand in that of their names."""
-    names = ["Zed", "Ada", "the Moll", "12 ada"]
+    names = ["Zed", "Ada", "the Bo", "12 ada", "A Cy", "an Ed"]
     request = build_request(SUBJECT, [Listed(name=name) for name in names])
-    assert request.ids == request_ids(4) == ("c1", "c2", "c3", "c4")
-    assert user_text(request).split("\n")[1:5] == [
+    assert request.ids == request_ids(6) == ("c1", "c2", "c3", "c4", "c5", "c6")
+    assert user_text(request).split("\n")[1:7] == [
         "c2: Ada",
         "c4: 12 ada",
-        "c3: the Moll",
+        "c3: the Bo",
+        "c5: A Cy",
+        "c6: an Ed",
         "c1: Zed",
     ]
+
+
+def test_only_what_is_shown_decides_the_order() -> None:
+    """Names that are shown alike stay in the order of the list; one of signs alone has a place."""
+    names = ["n" * 300 + "b", "n" * 300 + "a", "12", "7", "\u2028a"]
+    lines = user_text(build_request(SUBJECT, [Listed(name=name) for name in names])).split("\n")
+    assert [line.partition(":")[0] for line in lines[1:6]] == ["c3", "c4", "c5", "c1", "c2"]
 
 
 @given(st.lists(LISTED, max_size=6))

@@ -1,9 +1,12 @@
 import types
+from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 import pytest
 
 import notarius.semanticreconcile
+from notarius.contracts import Value
+from notarius.semanticreconcile import Listed, ProposedGroup
 
 STRUCTS = [
     value
@@ -30,6 +33,27 @@ def test_public_structs_are_frozen_and_keyword_only(struct: type[msgspec.Struct]
     assert struct.__struct_config__.frozen
     with pytest.raises(TypeError, match="positional"):
         struct("x")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Listed(name="Canary", aliases=("Canary",), description="Canary"),
+        ProposedGroup(candidate_ids=("Canary",), canonical_id="Canary"),
+    ],
+)
+def test_no_view_shows_what_a_candidate_or_a_model_says(value: Value) -> None:
+    """Texts of candidates and ids that a model wrote stand in no `repr` and no debug view."""
+    assert "Canary" not in f"{value!r} {value.debug_view()}"
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    """`__version__` is read from the metadata."""
+    try:
+        expected = version("notarius-semanticreconcile")
+    except PackageNotFoundError:
+        pytest.skip("imported from a source tree, which has no metadata")
+    assert notarius.semanticreconcile.__version__ == expected
 
 
 def test_an_unknown_name_is_an_error() -> None:

@@ -14,11 +14,13 @@ from notarius.semanticreconcile import (
     Proposal,
     ProposedGroup,
     RefusedGroup,
+    SafeGroup,
     TypedRefusal,
     render_guidance,
+    request_ids,
     split_proposal,
 )
-from notarius.semanticreconcile._render import CLOSING, CLOSING_EMPTY, IF_SAME
+from notarius.semanticreconcile._render import CLOSING, CLOSING_EMPTY, IF_SAME, MORE
 
 Check: TypeAlias = Callable[[tuple[str, ...]], TypedRefusal | None]
 Render: TypeAlias = Callable[[Proposal], str]
@@ -181,6 +183,55 @@ def test_an_answer_copied_from_the_list_is_refused_by_no_check(
     assert all(len(ids) > 1 for ids in listed)
     copied = groups(*(" ".join(ids) for ids in listed))
     assert split_proposal(copied, live, thirds).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (2, "c1 and c2"),
+        (3, "c1, c2 and c3"),
+        (12, "c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11 and c12"),
+        (15, "c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12 and 3 more"),
+    ],
+)
+def test_of_a_long_group_the_first_ids_are_named(
+    count: int, told: str, live: tuple[str, ...]
+) -> None:
+    """A list names a dozen ids and says how many more there are."""
+    refused = split_proposal(groups("c1 x"), live, lambda _: None).refused
+    kept = [SafeGroup(index=1, ids=request_ids(count), canonical_id="c1")]
+    assert last_lines(render_guidance(refused, kept=kept)) == [f"1. {told}"]
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, {1}), (10, set(range(1, 11))), (13, {*range(1, 11), 3})]
+)
+def test_of_many_wrong_groups_the_first_are_numbered(count: int, told: set[int]) -> None:
+    """A sentence numbers ten groups and says how many more there are."""
+    split = split_proposal(
+        groups(*(f"c{number} x" for number in range(count))), request_ids(99), lambda _: None
+    )
+    (line,) = (line for line in render_guidance(split.refused).split("\n") if line.startswith("- "))
+    assert line.startswith("- Groups ") == (count > 1)
+    assert numbers(line) == told
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, []), (8, []), (11, ["and 3 more kinds"])])
+def test_of_a_clash_of_many_kinds_the_first_are_told(count: int, told: list[str]) -> None:
+    """Eight parts of a group are told apart, with their labels; how many more there are is said."""
+    kinds = ["", *(f"kind {n}" for n in range(2, count + 1))]
+    parts = tuple(Part(label=kind, ids=(f"c{n}",)) for n, kind in enumerate(kinds, start=1))
+    split = split_proposal(
+        groups("c1 c2"), ("c1", "c2"), lambda _: TypedRefusal(reason="kinds", parts=parts)
+    )
+    text = render_guidance(split.refused)
+    (line,) = (line for line in text.split("\n") if line.startswith("- Group 1: "))
+    assert line.partition(" (")[2].removesuffix(").").split("; ") == [
+        "c1",
+        *(f"kind {n}: c{n}" for n in range(2, min(count, 8) + 1)),
+        *told,
+    ]
+    assert MORE not in text
 
 
 def test_one_defect_of_many_groups_is_one_sentence(render: Render) -> None:

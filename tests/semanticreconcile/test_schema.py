@@ -57,6 +57,7 @@ def keywords(schema: dict[str, Any]) -> set[str]:
 def test_the_response_schema_stays_as_it_is(snapshot: SnapshotAssertion) -> None:
     """The schema that providers get is a wire shape: a change is a new protocol version."""
     assert ReconciliationContract().schema_json == snapshot
+    assert ReconciliationContract().name == "duplicate_groups"
 
 
 def test_the_response_schema_is_portable() -> None:

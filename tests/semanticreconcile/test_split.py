@@ -1,3 +1,4 @@
+import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from notarius.semanticreconcile import (
     ProposedGroup,
     Split,
     TypedRefusal,
+    _decode,
     request_ids,
     split_proposal,
 )
@@ -99,7 +101,10 @@ def test_a_group_has_exactly_its_defects(
     written: list[str], expected: list[set[str]], live: tuple[str, ...], thirds: Check
 ) -> None:
     """Each defect is seen, alone and beside others, and none that is not there."""
-    assert verdicts(split_proposal(proposal(*written), live, thirds)) == expected
+    split = split_proposal(proposal(*written), live, thirds)
+    assert verdicts(split) == expected
+    for group in split.refused:
+        assert set(filter(group.has, ALL_CATEGORIES)) == expected[group.index]
 
 
 def test_one_group_of_all_ids_applies_only_if_the_types_allow(
@@ -247,3 +252,18 @@ def test_the_check_sees_offered_ids_in_list_order(
     for ids in asked:
         assert len(ids) > 1
         assert [i for i in live if i in ids] == list(ids)
+
+
+def test_groups_are_none_of_the_garbage_collector_s_business() -> None:
+    """It goes through no group of a long reply: each would be looked at again and again."""
+    # Made at run time: a tuple that stands in the code is not tracked anyway.
+    groups = tuple(
+        ProposedGroup(candidate_ids=tuple(ids.split()), canonical_id="c1")
+        for ids in ("c1 c2", "c3 c9")
+    )
+    split = split_proposal(Proposal(groups=groups), ("c1", "c2", "c3"), lambda _: None)
+    assert (len(split.safe), len(split.refused)) == (1, 1)
+    read = '{"duplicate_groups": [{"candidate_ids": ["c1"], "canonical_id": "c1"}]}'
+    decoded = _decode._CLOSED.decode(read).duplicate_groups
+    every = (*decoded, *groups, *split.safe, *split.refused)
+    assert not any(map(gc.is_tracked, every))

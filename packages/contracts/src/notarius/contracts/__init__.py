@@ -1,7 +1,5 @@
 """The values that cross a notarius package boundary, their validation, and the protocols."""
 
-from importlib.metadata import version as _version
-
 from notarius.contracts._errors import (
     ContractError,
     DeadlineExceededError,
@@ -140,6 +138,8 @@ __all__ = [
 def __getattr__(name: str) -> str:
     """Read `__version__` from the installed metadata, only when someone asks."""
     if name == "__version__":
+        from importlib.metadata import version as _version  # noqa: PLC0415 - takes long to import
+
         return _version("notarius-contracts")
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

@@ -3,31 +3,31 @@
 from typing import Final
 
 GUIDANCE_MAX_BYTES: Final = 4_096
-"""Model-facing correction guidance."""
+"""The longest guidance for a model, in bytes."""
 
 OPERATOR_MESSAGE_MAX_BYTES: Final = 1_024
-"""One operator message, and the preservation sentence of a fallback."""
+"""The longest operator message, and preservation sentence of a fallback, in bytes."""
 
 WARNING_MESSAGE_MAX_BYTES: Final = 2 * OPERATOR_MESSAGE_MAX_BYTES + 1
-"""A process warning: an operator message, a space, and a preservation sentence."""
+"""The longest warning, in bytes: an operator message, a space, and a preservation sentence."""
 
 SAMPLE_MAX_BYTES: Final = 240
-"""One sample of a warning."""
+"""The longest sample of a warning, in bytes."""
 
 SAMPLES_MAX: Final = 5
-"""Samples a warning."""
+"""The most samples of a warning."""
 
 CODE_MAX_BYTES: Final = 64
-"""A reason code, warning code or issue category."""
+"""The longest reason code, warning code or issue category, in bytes."""
 
 ISSUES_MAX: Final = 64
-"""Issue details that one retry carries; `issue_counts` stays complete."""
+"""The most issue details that one retry carries; `issue_counts` stays complete."""
 
 ISSUE_IDS_MAX: Final = 16
-"""Request ids that one issue detail names."""
+"""The most request ids that one issue detail names."""
 
 RESPONSE_MAX_BYTES: Final = 64 * 1024 * 1024
-"""The exact text of one model reply."""
+"""The longest reply of a model, in bytes."""
 
 PROMPT_MAX_BYTES: Final = 256 * 1024 * 1024
-"""All messages of one prompt together."""
+"""The longest prompt, in bytes of all its messages together."""

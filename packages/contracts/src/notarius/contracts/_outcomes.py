@@ -167,6 +167,7 @@ class Cancelled(_Ended, frozen=True, kw_only=True, tag="cancelled"):
 
 
 Outcome: TypeAlias = Accepted[T] | FellBack[T] | Failed | Cancelled
+"""How an operation ended: each has the records of its attempts."""
 
 
 def total_usage(records: tuple[AttemptRecord, ...]) -> Usage:

@@ -44,7 +44,7 @@ class Producer(Protocol):
 
 
 class AsyncProducer(Protocol):
-    """The same for asyncio; it is cancelled as any coroutine is."""
+    """A `Producer` for asyncio; it is cancelled as any coroutine is."""
 
     async def aproduce(self, request: ProducerRequest, *, contract: ResponseContract) -> Produced:
         """Return the candidate or the structural failure."""

@@ -26,7 +26,8 @@ CORRECTION_MODE: Final = "complete_original_then_latest_exact_response_then_one_
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
-class IssueDetails(Value, frozen=True, kw_only=True):
+# Not for the garbage collector: it holds no cycle, and a long reply can have thousands of issues.
+class IssueDetails(Value, frozen=True, kw_only=True, gc=False):
     """One defect of one proposed group, for operators: never sent to a model.
 
     `group_index` counts from 0 in the order of the reply. `request_ids` are ids of the request

@@ -1,7 +1,5 @@
 """The reconciliation protocol: prompt, strict decoding, safe and refused groups, and guidance."""
 
-from importlib.metadata import version as _version
-
 from notarius.semanticreconcile._categories import ALL_CATEGORIES, IssueCategory
 from notarius.semanticreconcile._decode import Proposal, ProposedGroup, parse_proposal
 from notarius.semanticreconcile._policy import policy_content
@@ -68,6 +66,8 @@ __all__ = [
 def __getattr__(name: str) -> str:
     """Read `__version__` from the installed metadata, only when someone asks."""
     if name == "__version__":
+        from importlib.metadata import version as _version  # noqa: PLC0415 - takes long to import
+
         return _version("notarius-semanticreconcile")
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

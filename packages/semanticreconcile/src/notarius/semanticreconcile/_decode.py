@@ -18,7 +18,9 @@ from notarius.contracts import (
 )
 
 
-class ProposedGroup(Value, frozen=True, kw_only=True):
+# Neither this nor `_Group` is for the garbage collector: they hold no cycle, and a long reply has
+# so many that going through them again and again would take most of the time.
+class ProposedGroup(Value, frozen=True, kw_only=True, gc=False):
     """One group as the model wrote it; its ids may be anything, so they are never shown."""
 
     candidate_ids: tuple[str, ...]
@@ -33,7 +35,7 @@ class Proposal(Value, frozen=True, kw_only=True):
     groups: tuple[ProposedGroup, ...]
 
 
-class _Group(msgspec.Struct):
+class _Group(msgspec.Struct, gc=False):
     candidate_ids: tuple[str, ...]
     canonical_id: str
     name: str | msgspec.UnsetType = msgspec.UNSET
@@ -55,8 +57,9 @@ _OPEN: Final = msgspec.json.Decoder(_Reply)
 _CLOSED: Final = msgspec.json.Decoder(_ClosedReply)
 # To the end of the text where it is not closed, and never tried in another way: a search that began
 # anew at each escaped quote would take quadratic time.
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?')
 _BRACKET: Final = re.compile(r"[\[\]{}]")
+_STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 DEPTH_MAX: Final = 64
 """Brackets that may be open at once: a limit of ours, since that of a decoder depends on how deep
@@ -109,7 +112,8 @@ def _decode(text: str) -> list[_ClosedGroup] | list[_Group]:
         require_unique_keys(text)
         return groups
     keys = 1 + sum(2 + (group.name is not msgspec.UNSET) for group in closed.duplicate_groups)
-    if _STRING.sub("", text).count(":") != keys:
+    # Few replies have a colon in a string; for all others the strings need not be cut out.
+    if text.count(":") != keys and _STRING.sub("", text).count(":") != keys:
         # Which key it is does not matter, and it must not be told: the model wrote it.
         raise RepeatedKeyError("")
     return closed.duplicate_groups
@@ -119,6 +123,6 @@ def _require_shallow(text: str) -> None:
     """Raise `_TooDeepError` on deep nesting; only a foreign key can hold any."""
     depth = 0
     for bracket in _BRACKET.finditer(_STRING.sub("", text)):
-        depth += 1 if bracket[0] in "[{" else -1
+        depth += _STEP[bracket[0]]
         if depth > DEPTH_MAX:
             raise _TooDeepError

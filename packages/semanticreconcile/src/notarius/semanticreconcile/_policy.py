@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from notarius.contracts import CORRECTION_MODE, GUIDANCE_MAX_BYTES, IssueDetails
-from notarius.semanticreconcile._categories import ALL_CATEGORIES, IssueCategory
+from notarius.contracts import CORRECTION_MODE, GUIDANCE_MAX_BYTES
+from notarius.semanticreconcile._categories import ALL_CATEGORIES
 from notarius.semanticreconcile._decode import Proposal, ProposedGroup, reply_defect
 from notarius.semanticreconcile._prose import CATEGORY_PROSE
 from notarius.semanticreconcile._protocol import (
@@ -17,7 +17,7 @@ from notarius.semanticreconcile._protocol import (
     request_ids,
 )
 from notarius.semanticreconcile._render import render_guidance
-from notarius.semanticreconcile._split import Part, RefusedGroup, TypedRefusal, split_proposal
+from notarius.semanticreconcile._split import Part, TypedRefusal, split_proposal
 
 _PROBE_RULE: Final = "Probe of the domain rule."
 
@@ -32,6 +32,7 @@ def policy_content(subject: Subject) -> Mapping[str, object]:
     """
     probe = split_proposal(_PROBE_PROPOSAL, _PROBE_IDS, _PROBE_REFUSALS.get)
     lone = split_proposal(_LONE_PROPOSAL, _PROBE_IDS, _PROBE_REFUSALS.get)
+    long = split_proposal(_LONG_PROPOSAL, _LONG_IDS, _refuse)
     return {
         "protocol": PROTOCOL,
         "correction": CORRECTION_MODE,
@@ -44,15 +45,18 @@ def policy_content(subject: Subject) -> Mapping[str, object]:
         "probe_prompt": build_request(subject, _PROBE_LIST).prompt,
         "probe_split": probe,
         "probe_guidance": render_guidance(probe.refused, kept=probe.safe, domain_rule=_PROBE_RULE),
-        "probe_guidance_cut": render_guidance(_LONG),
+        "probe_guidance_cut": render_guidance(long.refused),
         "probe_guidance_empty": render_guidance(lone.refused),
         "probe_replies": [reply_defect(reply) for reply in _PROBE_REPLIES],
     }
 
 
+_TOO_LONG: Final = 300
 _PROBE_LIST: Final = (
-    Listed(name="Ada\nForged", aliases=("A\u2028da", "", "x" * 300), description="d" * 300),
-    Listed(name="n" * 300, aliases=tuple(f"alias {number}" for number in range(12))),
+    Listed(
+        name="Ada\nForged", aliases=("A\u2028da", "", "x" * _TOO_LONG), description="d" * _TOO_LONG
+    ),
+    Listed(name="n" * _TOO_LONG, aliases=tuple(f"alias {number}" for number in range(12))),
     Listed(name="Bo", description="a \u202e smith"),
 )
 
@@ -105,12 +109,13 @@ _PROBE_REFUSALS: Final = {
     }.items()
 }
 # More clashes, and more groups that may stay, than there is room for.
-_LONG: Final = tuple(
-    RefusedGroup(
-        index=index,
-        ids=pair,
-        issues=(IssueDetails(category=IssueCategory.TYPED_APPLICATION_REFUSED, group_index=index),),
-        typed=TypedRefusal(reason="probe", parts=(Part(label="", ids=pair, same=False),)),
+_LONG_IDS: Final = request_ids(800)
+_LONG_PROPOSAL: Final = Proposal(
+    groups=tuple(
+        _group(_LONG_IDS[at], *_LONG_IDS[at : at + 2]) for at in range(0, len(_LONG_IDS), 2)
     )
-    for index, pair in enumerate(zip(request_ids(800)[::2], request_ids(800)[1::2], strict=True))
 )
+
+
+def _refuse(ids: tuple[str, ...]) -> TypedRefusal:
+    return TypedRefusal(reason="probe", parts=(Part(label="", ids=ids, same=False),))

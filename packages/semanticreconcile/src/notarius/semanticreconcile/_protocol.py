@@ -16,6 +16,7 @@ from notarius.contracts import (
 from notarius.semanticreconcile._decode import reply_defect
 
 PROTOCOL: Final = "notarius.duplicate_groups.v1"
+"""The name of what a model is asked and how it answers."""
 
 NAME_MAX_BYTES: Final = 200
 ALIAS_MAX_BYTES: Final = 100
@@ -112,14 +113,14 @@ def build_request(subject: Subject, candidates: Sequence[Listed]) -> Reconciliat
     names stand together: a small model mistakes neighbours for one another.
     """
     ids = request_ids(len(candidates))
-    pairs = sorted(zip(ids, candidates, strict=True), key=lambda pair: _place(pair[1].name))
-    lines = "\n".join(_line(*pair) for pair in pairs)
+    order = sorted(range(len(ids)), key=lambda at: _place(candidates[at].name))
+    lines = "\n".join(_line(ids[at], candidates[at]) for at in order)
     first, other, last = subject.example
     example = [Listed(name=first), Listed(name=other), Listed(name=last)]
     words = {"one": subject.one, "many": subject.many}
     user = USER_TEMPLATE.format(
         lines=lines,
-        example_lines="\n".join(_line(*pair) for pair in zip(request_ids(3), example, strict=True)),
+        example_lines="\n".join(map(_line, request_ids(len(example)), example)),
         example_answer=_answer(last, "c1", "c3", canonical="c3"),
         **words,
     )
@@ -131,7 +132,7 @@ def build_request(subject: Subject, candidates: Sequence[Listed]) -> Reconciliat
 def _place(name: str) -> str:
     """Return what a name is sorted by: without case, articles, amounts and signs before it."""
     folded = cut(one_line(name), NAME_MAX_BYTES).casefold()
-    return _BEFORE_NAME.sub("", folded, count=1) or folded
+    return _BEFORE_NAME.sub("", folded) or folded
 
 
 def _line(request_id: str, candidate: Listed) -> str:

@@ -24,6 +24,7 @@ IDS_MAX: Final = 12
 PARTS_MAX: Final = 8
 """Parts of a refused group that are told apart."""
 DOMAIN_RULE_MAX_BYTES: Final = 512
+"""The longest rule of a registry that guidance carries, in bytes."""
 
 OPENING: Final = (
     "An automated check of your answer found mistakes, so these groups were not used. "

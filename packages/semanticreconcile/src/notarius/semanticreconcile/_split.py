@@ -7,6 +7,7 @@ exact repeats one counts, and the others are refused as repeats.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from notarius.contracts import (
@@ -49,7 +50,8 @@ GroupCheck: TypeAlias = Callable[[tuple[str, ...]], TypedRefusal | None]
 """Says whether the entries behind two or more different offered ids could be one entry."""
 
 
-class SafeGroup(Value, frozen=True, kw_only=True):
+# Neither this nor a refused group is for the garbage collector, as a proposed one is not.
+class SafeGroup(Value, frozen=True, kw_only=True, gc=False):
     """A group that may be applied: offered ids in list order. `index` counts from 0."""
 
     index: int
@@ -57,7 +59,7 @@ class SafeGroup(Value, frozen=True, kw_only=True):
     canonical_id: str
 
 
-class RefusedGroup(Value, frozen=True, kw_only=True):
+class RefusedGroup(Value, frozen=True, kw_only=True, gc=False):
     """A group that changes nothing.
 
     `ids` are those of its ids that were offered, each once, in list order. `issues` has one
@@ -85,12 +87,8 @@ class Split(Value, frozen=True, kw_only=True):
     @property
     def issues(self) -> tuple[IssueDetails, ...]:
         """The first `ISSUES_MAX` issues, for operators."""
-        found: list[IssueDetails] = []
-        for group in self.refused:
-            found.extend(group.issues)
-            if len(found) >= ISSUES_MAX:
-                break
-        return tuple(found[:ISSUES_MAX])
+        issues = (issue for group in self.refused for issue in group.issues)
+        return tuple(islice(issues, ISSUES_MAX))
 
     @property
     def issue_counts(self) -> tuple[IssueCount, ...]:
@@ -118,7 +116,8 @@ def split_proposal(proposal: Proposal, ids: Sequence[str], check: GroupCheck) ->
     seen: set[_Key] = set()
     safe: list[SafeGroup] = []
     refused: list[RefusedGroup] = []
-    for index, (group, key) in enumerate(zip(proposal.groups, keys, strict=True)):
+    for index, group in enumerate(proposal.groups):
+        key = keys[index]
         offered = tuple(sorted(set(group.candidate_ids) & place.keys(), key=place.__getitem__))
         typed = check(offered) if len(offered) > 1 else None
         overlap = tuple(request_id for request_id in offered if request_id in shared)
@@ -146,7 +145,7 @@ def _shared_ids(keys: Sequence[_Key]) -> set[str]:
     """Return the ids that stand in two groups which are no exact repeats of each other."""
     owner: dict[str, _Key] = {}
     shared: set[str] = set()
-    for key in set(keys):
+    for key in dict.fromkeys(keys):  # in their order: any other is slow for a long reply
         for request_id in set(key[0]):
             if owner.setdefault(request_id, key) is not key:
                 shared.add(request_id)
@@ -157,7 +156,7 @@ def _defects(
     group: ProposedGroup, offered: tuple[str, ...], place: dict[str, int]
 ) -> set[IssueCategory]:
     """Return the defects that can be seen from the ids of one group."""
-    written = Counter(group.candidate_ids)
+    written = set(group.candidate_ids)
     found: set[IssueCategory] = set()
     if len(offered) < len(written) or group.canonical_id not in place:
         found.add(IssueCategory.UNKNOWN_CANDIDATE)

@@ -7,18 +7,24 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from notarius.contracts import GUIDANCE_MAX_BYTES
 from notarius.semanticreconcile._categories import ALL_CATEGORIES
 from notarius.semanticreconcile._decode import DEPTH_MAX, Proposal, ProposedGroup
-from notarius.semanticreconcile._protocol import Listed, request_ids
+from notarius.semanticreconcile._protocol import (
+    ALIASES_MAX,
+    NAME_MAX_BYTES,
+    Listed,
+    request_ids,
+)
 
 try:
     from hypothesis import strategies as st
     from hypothesis.strategies import SearchStrategy
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "hypothesis":
+except ModuleNotFoundError as _error:
+    if _error.name != "hypothesis":
         raise
-    message = f"{__name__} needs hypothesis; install it, or notarius-semanticreconcile[testing]"
-    raise ModuleNotFoundError(message, name=error.name) from None
+    _message = f"{__name__} needs hypothesis; install it, or notarius-semanticreconcile[testing]"
+    raise ModuleNotFoundError(_message, name=_error.name) from None
 
 __all__ = [
     "broken_replies",
@@ -34,20 +40,19 @@ __all__ = [
 
 # Candidates are data: some of these would forge a line of the prompt or an id.
 _NAMES: Final = (
-    "Orla Venn", "ORLA  VENN", "Zoe\u0308", "Zo\u00eb", "gold", "20 gp", "Cell 3", "Cell 4", "c1",
-    "Percy\nc2: Percival", "a\u2028b", "\u202eevil", '"}]}', "{one}", "x" * 300,
+    "Orla Venn", "ORLA  VENN", "Zoe\u0308", "Zo\u00eb", "20 gp", "Cell 3", "Cell 4", "c1",
+    "Percy\nc2: Percival", "a\u2028c2: b", "\u202egp 02", '"}]}', "{one}",
+    "so long " * NAME_MAX_BYTES,
 )  # fmt: skip
 # Values of keys that the protocol does not name.
-_FOREIGN: Final[tuple[Any, ...]] = (None, 1e300, "c1", ["c1", {"name": None}], {"candidate_ids": 1})
+_FOREIGN: Final[tuple[Any, ...]] = (None, 2.5, "c1", ["c1", {"name": None}], {"candidate_ids": 1})
 _VALUE: Final = st.sampled_from(_FOREIGN)
-_TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
-_SPACE: Final = ("", " ", "\n", "\r\n\t ")
-_CUT: Final = "cut off"
-# `%s` is a good reply, `%c` one without its last brace.
+_SPACE: Final = st.sampled_from(["", " ", "\n", "\r\n\t "])
+# `%s` is a good reply, `%c` one without its last brace, and `None` one that ends anywhere.
 _BREAKS: Final = (
-    _CUT,
+    None,
     "```json\n%s\n```", "Sure! %s", "%s\nThat is all.", "%s%s", "%s\x00", "\ufeff%s", "%s\ud800",
-    "[%s]", "null", "{}", "", '{"duplicate_groups": null}', '{"duplicate_groups": [null]}',
+    "[%s]", "null", "{}", '{"duplicate_groups": null}', '{"duplicate_groups": [null]}',
     '{"duplicate_groups": [{"candidate_ids": [1, 2], "canonical_id": 1}]}',
     '{"duplicate_groups": [{"candidate_ids": "c1", "canonical_id": "c1"}]}',
     '%c, "duplicate_groups": []}', '%c, "x": 1, "x": 1}', '%c, "x": NaN}', '%c, "x": "\\ud800"}',
@@ -62,12 +67,12 @@ def offered_ids(*, min_size: int = 0, max_size: int = 9) -> SearchStrategy[tuple
 
 def listed(*, min_size: int = 0, max_size: int = 9) -> SearchStrategy[list[Listed]]:
     """Return lists of candidates, with names that try to be a line or an id among them."""
-    text = st.sampled_from(_NAMES) | _TEXT
+    text = st.sampled_from(_NAMES) | st.text()
     one = st.builds(
         Listed,
         name=text.filter(str.strip),
-        aliases=st.lists(text, max_size=3).map(tuple),
-        description=st.just("") | text,
+        aliases=st.lists(text, max_size=ALIASES_MAX + 1).map(tuple),
+        description=text,
     )
     return st.lists(one, min_size=min_size, max_size=max_size)
 
@@ -92,29 +97,32 @@ def imitating_ids(marker: str) -> SearchStrategy[str]:
         *(f"{category.value} %s" for category in ALL_CATEGORIES),
         *(f"%s_{category.value}" for category in ALL_CATEGORIES),
     )  # fmt: skip
-    return st.sampled_from([*(form.replace("%s", marker) for form in forms), marker * 500])
+    return st.sampled_from(
+        [*(form.replace("%s", marker) for form in forms), marker * GUIDANCE_MAX_BYTES]
+    )
 
 
 @st.composite
 def proposals(
     draw: st.DrawFn, offered: Sequence[str], *, unknown: SearchStrategy[str] | None = None
 ) -> Proposal:
-    """Return proposals about the offered ids: clean groups beside groups with every defect.
+    """Return proposals about the offered ids: clean groups of up to four beside every defect.
 
     `unknown` gives the ids that were not offered; `near_miss_ids` unless given.
     """
     foreign = near_miss_ids(offered) if unknown is None else unknown
-    # Offered ids, each once, cut into groups: nothing is wrong with any of these.
-    left = list(draw(st.permutations(offered)))
+    left = draw(st.permutations(offered))
     groups: list[ProposedGroup] = []
-    while len(left) > 1 and draw(st.integers(0, 4)):
-        size = draw(st.integers(2, min(4, len(left))))
-        taken, left = left[:size], left[size:]
-        groups.append(_group(taken, draw(st.sampled_from(taken))))
-    for _ in range(draw(st.integers(0, 3))):
-        place = draw(st.integers(0, max(0, len(groups) - 1)))
-        before = groups[place : place + 1]
-        groups[place : place + 1] = draw(_spoilt(before, offered, foreign))
+    for size in draw(st.lists(st.integers(2, 4))):
+        if size <= len(left):
+            ids, left = left[:size], left[size:]
+            # Nothing is wrong with this group; what follows may stand beside it or instead.
+            clean = _group(ids, draw(st.sampled_from(ids)))
+            spoilt = draw(_spoilt(clean, draw(foreign), draw(st.sampled_from(offered))))
+            groups += draw(st.sampled_from([[clean], [spoilt], [clean, spoilt]]))
+    any_id = st.sampled_from(offered) | foreign if offered else foreign
+    if draw(st.booleans()):
+        groups.append(draw(st.builds(_group, st.lists(any_id), any_id)))
     return Proposal(groups=tuple(draw(st.permutations(groups))))
 
 
@@ -122,33 +130,24 @@ def _group(ids: Sequence[str], canonical: str) -> ProposedGroup:
     return ProposedGroup(candidate_ids=tuple(ids), canonical_id=canonical)
 
 
-def _spoilt(
-    before: list[ProposedGroup], offered: Sequence[str], foreign: SearchStrategy[str]
-) -> SearchStrategy[list[ProposedGroup]]:
-    """Return what stands for one group, or for none, once something is wrong with it."""
-    any_id = st.sampled_from(offered) | foreign if offered else foreign
-    anything = st.builds(_group, st.lists(any_id, max_size=5), any_id)
-    if not before or not before[0].candidate_ids:
-        return anything.map(lambda other: [*before, other])
-    ids, canonical = before[0].candidate_ids, before[0].canonical_id
-    member = st.sampled_from(ids)
-    outside = [some_id for some_id in offered if some_id not in ids]
-    instead = st.one_of(
-        foreign.map(lambda unknown: _group([unknown, *ids], canonical)),
-        foreign.map(lambda unknown: _group(ids, unknown)),
-        (st.sampled_from(outside) if outside else foreign).map(lambda other: _group(ids, other)),
-        member.map(lambda again: _group([*ids, again], canonical)),
-        st.just(_group([canonical], canonical)),
-        st.sampled_from([_group([], canonical), _group([canonical] * 2, canonical)]),
+def _spoilt(clean: ProposedGroup, unknown: str, other: str) -> SearchStrategy[ProposedGroup]:
+    """Return groups with one thing wrong, or that are wrong beside the clean group."""
+    ids, canonical = clean.candidate_ids, clean.canonical_id
+    return st.sampled_from(
+        [
+            _group([*ids, unknown], canonical),
+            _group(ids, unknown),
+            _group(ids, other),
+            _group([*ids, other], canonical),
+            _group([*ids, canonical], canonical),
+            _group([canonical], canonical),
+            _group([canonical, canonical], canonical),
+            _group([], canonical),
+            _group([canonical, other], canonical),
+            _group(ids, canonical),
+            _group(ids[::-1], canonical),
+        ]
     )
-    beside = st.one_of(
-        anything,
-        st.tuples(member, any_id).map(lambda some: _group(some, some[0])),
-        st.sampled_from([_group(ids, canonical), _group(ids[::-1], canonical)]),
-        member.map(lambda other: _group(ids, other)),
-        member.map(lambda again: _group([*ids, again], canonical)),
-    )
-    return instead.map(lambda group: [group]) | beside.map(lambda group: [*before, group])
 
 
 @st.composite
@@ -156,16 +155,16 @@ def written(draw: st.DrawFn, proposal: Proposal) -> str:
     """Return texts that all mean this proposal: white space, key order, names and foreign keys."""
     groups = [
         {"candidate_ids": group.candidate_ids, "canonical_id": group.canonical_id}
-        | draw(st.fixed_dictionaries({}, optional={"name": _TEXT, "why": _VALUE}))
+        | draw(st.fixed_dictionaries({}, optional={"name": st.text(), "why": _VALUE}))
         for group in proposal.groups
     ]
     whole = {"duplicate_groups": [dict(draw(st.permutations([*g.items()]))) for g in groups]}
     text = json.dumps(
         whole | draw(st.fixed_dictionaries({}, optional={"note": _VALUE})),
         ensure_ascii=draw(st.booleans()),
-        indent=draw(st.sampled_from([None, 1])),
+        indent=draw(st.sampled_from([None, "\t"])),
     )
-    return draw(st.sampled_from(_SPACE)) + text + draw(st.sampled_from(_SPACE))
+    return draw(_SPACE) + text + draw(_SPACE)
 
 
 def valid_replies(
@@ -180,14 +179,13 @@ def broken_replies(draw: st.DrawFn, offered: Sequence[str]) -> str:
     """Return replies that hold no proposal: prose, cut off, two answers, another shape."""
     form = draw(st.sampled_from(_BREAKS))
     good = draw(valid_replies(offered)).strip()
-    if form == _CUT:
-        return good[: draw(st.integers(0, len(good) - 1))]
+    if form is None:
+        return good[: draw(st.sampled_from(range(len(good))))]
     return form.replace("%c", good[:-1]).replace("%s", good)
 
 
 def replies(
     offered: Sequence[str], *, unknown: SearchStrategy[str] | None = None
 ) -> SearchStrategy[str]:
-    """Return replies of every kind, those with a proposal more often."""
-    valid = valid_replies(offered, unknown=unknown)
-    return valid | valid | broken_replies(offered)
+    """Return replies of every kind: some hold a proposal, some are broken."""
+    return valid_replies(offered, unknown=unknown) | broken_replies(offered)
