@@ -53,6 +53,10 @@ def problems(dist: Path, package: str) -> list[str]:
         f"missing from the sdist: {name}"
         for name in sorted({"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} - names)
     ]
+    # A fragment is for the next release, and no user's.
+    found += [
+        f"not for the sdist: {name}" for name in sorted(names) if name.startswith("changelog.d/")
+    ]
     return [f"{wheel.name}: {problem}" for problem in found]
 
 
