@@ -1,19 +1,34 @@
 """What the public interfaces promise to a type checker. There is nothing wrong in this file."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, assert_never, assert_type
 
+from notarius.attempts import AttemptMachine, arun, run
 from notarius.contracts import (
+    Accepted,
+    AsyncProducer,
+    AttemptRecord,
+    Cancellation,
+    Cancelled,
+    Failed,
     Fallback,
+    FellBack,
+    IssueDetails,
     ModelCandidate,
     Normalized,
     Normalizer,
     NormalizeRetry,
+    Outcome,
     Produced,
+    Producer,
     Prompt,
+    Reply,
     ResponseContract,
     StructuralDefect,
 )
+from notarius.llmruntime import AsyncStructuredProducer, ChatCall, StructuredProducer
+from notarius.pipeline import RunSettings, Settings, Summary, reconcile, run_campaign
 from notarius.registries import (
     Candidate,
     Coinage,
@@ -149,3 +164,72 @@ def rules_have_an_identity(rules: RegistryRules[Any, Any], coins: Sequence[Coina
     assert_type(registry_fingerprint(rules), str)
     assert_type(registry_fingerprint(ItemRules(coinages=coins)), str)
     ItemNormalizer([], coinages=coins)
+
+
+async def both_drivers_end_in_the_same_four_ways(
+    machine: AttemptMachine[Registry[NpcEntry]],
+    blocking: Producer,
+    coroutines: AsyncProducer,
+    npcs: NpcNormalizer,
+) -> Registry[NpcEntry] | str:
+    ended = run(machine, blocking, npcs, contract=npcs.contract)
+    assert_type(ended, Outcome[Registry[NpcEntry]])
+    later = await arun(machine, coroutines, npcs, contract=npcs.contract)
+    assert_type(later, Outcome[Registry[NpcEntry]])
+    match ended:
+        case Accepted(value=value) | FellBack(value=value):
+            assert_type(value, Registry[NpcEntry])
+            return value
+        case Failed(message=message):
+            return message
+        case Cancelled(records=records):
+            assert_type(records, tuple[AttemptRecord, ...])
+            return ""
+        case _:
+            assert_never(ended)
+
+
+def a_stored_category_may_be_of_another_version(stored: IssueDetails) -> str:
+    assert_type(stored.category, str)
+    match stored.category:
+        case IssueCategory.UNKNOWN_CANDIDATE:
+            return "made up"
+        case other:
+            return other
+
+
+def categories_of_this_version_are_all_there_are(category: IssueCategory) -> str:
+    match category:
+        case (
+            IssueCategory.UNKNOWN_CANDIDATE
+            | IssueCategory.REPEATED_CANDIDATE
+            | IssueCategory.TOO_FEW_CANDIDATES
+            | IssueCategory.CANONICAL_NOT_IN_GROUP
+        ):
+            return "ids"
+        case IssueCategory.OVERLAPPING_GROUPS | IssueCategory.REPEATED_GROUP:
+            return "groups"
+        case IssueCategory.TYPED_APPLICATION_REFUSED:
+            return "rules"
+        case _:
+            assert_never(category)
+
+
+class Echo:
+    def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
+        return Reply(text=call.messages[-1].content)
+
+    async def acomplete(self, call: ChatCall) -> Reply:
+        return Reply(text=call.messages[-1].content)
+
+
+def a_backend_is_anything_with_one_method(folder: Path) -> None:
+    _blocking: Producer = StructuredProducer(Echo(), repair_retries=1)
+    _coroutines: AsyncProducer = AsyncStructuredProducer(Echo())
+    settings = Settings(registry="npc", candidates=folder, out=folder)
+    summary = reconcile(settings, backend=lambda registry, candidates, normalizer: Echo())
+    assert_type(summary, Summary)
+    assert_type(summary.entries, int | None)
+    assert_type(
+        run_campaign(RunSettings(campaign=folder, out=folder)).registries, tuple[Summary, ...]
+    )

@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ ENUM = (SEMANTIC / "_categories.py").read_text(encoding="utf-8")
 CATEGORIES = re.findall(r'^    (\w+) = "\w+"$', ENUM, re.MULTILINE)
 
 Mypy: TypeAlias = Callable[..., list[tuple[int, str, str]]]
+Found: TypeAlias = set[tuple[int, str]]
 
 
 @pytest.fixture(scope="session")
@@ -49,22 +51,51 @@ def mypy(tmp_path_factory: pytest.TempPathFactory) -> Mypy:
     return run
 
 
-def test_the_public_api_has_the_types_it_promises(mypy: Mypy) -> None:
-    """Whoever uses the public interfaces correctly gets no error and the exact types."""
-    assert mypy(TYPING_TESTS / "public_api.py") == []
+@pytest.fixture(scope="session")
+def pyright() -> dict[str, Found]:
+    """Run pyright over the typing tests; return line and rule of each error, by file."""
+    done = subprocess.run(
+        [sys.executable, "-m", "basedpyright", "--outputjson"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode in {0, 1}, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["summary"]["filesAnalyzed"] == len(list(TYPING_TESTS.glob("*.py")))
+    found: dict[str, Found] = {}
+    for one in told["generalDiagnostics"]:
+        rule = one["rule"].removeprefix("report")
+        place = (one["range"]["start"]["line"] + 1, rule)
+        found.setdefault(Path(one["file"]).name, set()).add(place)
+    return found
 
 
-def test_every_mistake_is_reported_where_it_is_made(mypy: Mypy) -> None:
-    """Each wrong line is reported with the expected error, and no other line is."""
-    path = TYPING_TESTS / "wrong_api.py"
-    expected = {
+def expected(path: Path, checker: int) -> Found:
+    """Return line and code of each error that a file announces for one of the checkers."""
+    return {
         (number, code)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if "# error: " in line
-        for code in line.partition("# error: ")[2].split(",")
+        for code in line.partition("# error: ")[2].split("; ")[checker].split(",")
     }
-    assert len(expected) > 20
-    assert {(number, code) for number, code, _ in mypy(path)} == expected
+
+
+def test_the_public_api_has_the_types_it_promises(mypy: Mypy, pyright: dict[str, Found]) -> None:
+    """Whoever uses the public interfaces correctly gets no error and the exact types."""
+    assert mypy(TYPING_TESTS / "public_api.py") == []
+    assert "public_api.py" not in pyright
+
+
+def test_every_mistake_is_reported_where_it_is_made(mypy: Mypy, pyright: dict[str, Found]) -> None:
+    """Each wrong line is reported by both checkers as expected, and no other line is."""
+    path = TYPING_TESTS / "wrong_api.py"
+    by_mypy, by_pyright = expected(path, 0), expected(path, 1)
+    assert len(by_mypy) > 40
+    assert {number for number, _ in by_mypy} == {number for number, _ in by_pyright}
+    assert {(number, code) for number, code, _ in mypy(path)} == by_mypy
+    assert pyright["wrong_api.py"] == by_pyright
 
 
 def test_the_prose_is_complete_as_it_stands(mypy: Mypy) -> None:
