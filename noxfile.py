@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,16 +105,63 @@ def archives(folder: Path) -> list[Path]:
     return sorted((*folder.glob("*.whl"), *folder.glob("*.tar.gz")))
 
 
+def name_of(need: str) -> str:
+    """Return the name of what a requirement is about."""
+    return re.split(r"[^\w.-]", need, maxsplit=1)[0]
+
+
+def check_bounds(session: nox.Session, resolution: str) -> None:
+    """Say which version of each dependency is here; another than the ranges give is an error."""
+    needs = {name_of(need): need for need in third_party(extras=True)}
+    listed = Path(session.create_tmp()) / "needs.txt"
+    listed.write_text("\n".join(needs.values()), encoding="utf-8")
+    python = ("--python", str(Path(session.bin) / "python"))
+    compiled = ("compile", "--no-header", "--no-annotate", "--upgrade", "--resolution", resolution)
+    given, here = (
+        dict(
+            line.split("==")
+            for line in str(session.run(*command, silent=True, external=True)).splitlines()
+            if re.fullmatch(r"[\w.-]+==[\w.+-]+", line)
+        )
+        for command in (
+            ("uv", "pip", *compiled, "--quiet", *python, str(listed)),
+            ("uv", "pip", "freeze", "--quiet", *python),
+        )
+    )
+    for name, need in needs.items():
+        session.log(f"{name} {here[name]}, of {need.removeprefix(name)}")
+    others = [
+        f"{name} {here[name]}, not {given[name]}" for name in needs if here[name] != given[name]
+    ]
+    if others:
+        session.error(f"Not what the ranges alone give ({resolution}): {'; '.join(others)}")
+
+
 def install_wheels(session: nox.Session, *packages: str, extra: tuple[str, ...] = ()) -> None:
     """Install built packages with what they declare, and the test tools; check the result.
 
     The constraints bind each `notarius-…` name to a wheel in dist/, never to an index.
     """
     names = [f"notarius-{package}" for package in packages]
-    session.install("--constraint", str(CONSTRAINTS), *names, *group("test"), *extra)
+    # Of what is a tool here and a dependency there, the packages' own range decides.
+    asked = {name_of(need) for need in extra}
+    tools = [pin for pin in group("test") if name_of(pin) not in asked]
+    session.install("--constraint", str(CONSTRAINTS), *names, *tools, *extra)
     session.run("python", "scripts/check_install.py", str(DIST), *packages, silent=True)
     # tests/conftest.py then refuses to run against anything but installed packages.
     session.env["NOTARIUS_TEST_INSTALLED"] = "1"
+
+
+def environment(session: nox.Session, name: str, *needs: str) -> Path:
+    """Lay an environment anew with what is needed and nothing else; return its Python."""
+    python = ROOT / ".nox" / name / "bin" / "python"
+    session.run("uv", "venv", "--quiet", "--clear", str(python.parents[1]), external=True)
+    session.run(
+        *("uv", "pip", "install", "--quiet", "--python", str(python)),
+        *("--constraint", str(CONSTRAINTS), *needs),
+        external=True,
+    )
+    return python
 
 
 @nox.session(python=REQUIRED_PYTHON)
@@ -123,6 +171,7 @@ def lint(session: nox.Session) -> None:
     lists = {
         "packages in noxfile.py": source_dirs(),
         "mypy_path": sorted(PROJECT["tool"]["mypy"]["mypy_path"]),
+        "basedpyright's extraPaths": sorted(PROJECT["tool"]["basedpyright"]["extraPaths"]),
         "import-linter's root_packages": sorted(
             f"packages/{name.removeprefix('notarius.')}/src"
             for name in PROJECT["tool"]["importlinter"]["root_packages"]
@@ -148,6 +197,13 @@ def types(session: nox.Session) -> None:
     session.install(*group("types"), *third_party(extras=True))
     session.run("mypy")
     session.run("pytest", "tests/typing", *session.posargs)
+
+
+@nox.session(python=REQUIRED_PYTHON)
+def api(session: nox.Session) -> None:
+    """Compare the public API of each package with that of its last release."""
+    session.install(*group("api"))
+    session.run("python", "-m", "scripts.check_api")
 
 
 @nox.session(python=REQUIRED_PYTHON)
@@ -207,6 +263,56 @@ def wheel(session: nox.Session, package: str) -> None:
 
 
 @nox.session(python=REQUIRED_PYTHON, requires=["build"])
+def typed(session: nox.Session) -> None:
+    """See that the wheels tell a type checker everything about their public names."""
+    pyright = (need for need in group("types") if need.startswith("basedpyright=="))
+    install_wheels(session, *PACKAGES, extra=(*third_party(extras=True), *pyright))
+    for package in PACKAGES:
+        # What others left untyped is passed over; less than all of ours is an error.
+        session.run(
+            *("basedpyright", "--ignoreexternal", "--verifytypes", f"notarius.{package}"),
+            silent=True,
+        )
+        session.log(f"notarius.{package} is typed in full")
+
+
+@nox.session(python=REQUIRED_PYTHON, requires=["build"])
+def siblings(session: nox.Session) -> None:
+    """Run each package's tests with its wheel and the oldest released siblings that it admits."""
+    session.install(*group("build"))
+    laid_out = Path(session.create_tmp()) / "siblings"
+    shutil.rmtree(laid_out, ignore_errors=True)
+    tested = []
+    for package in PACKAGES:
+        folder = laid_out / package
+        laying = ("-m", "scripts.oldest_siblings", package, str(DIST), str(folder))
+        session.log(str(session.run("python", *laying, silent=True)).strip())
+        if not folder.exists():
+            continue
+        venv = ROOT / ".nox" / f"siblings-{package}"
+        python = str(venv / "bin" / "python")
+        session.run("uv", "venv", "--quiet", "--clear", str(venv), external=True)
+        session.run(
+            *("uv", "pip", "install", "--quiet", "--python", python),
+            *("--constraint", str(folder / "constraints.txt"), f"notarius-{package}"),
+            *group("test"),
+            external=True,
+        )
+        check = (python, "scripts/check_install.py", str(folder), package)
+        session.run(*check, silent=True, external=True)
+        # Half of the pipeline's time goes into tests of shells, kills and terminals.
+        others = ("completion", "crash", "interrupts", "shared_folder", "terminal")
+        leave_out = (f"--ignore=tests/pipeline/test_{name}.py" for name in others)
+        session.run(
+            *(python, "-m", "pytest", f"tests/{package}", *leave_out, *session.posargs),
+            env={"NOTARIUS_TEST_INSTALLED": "1"},
+            external=True,
+        )
+        tested.append(package)
+    session.log(f"Tested with older siblings: {', '.join(tested) or 'none'}")
+
+
+@nox.session(python=REQUIRED_PYTHON, requires=["build"])
 def downstream(session: nox.Session) -> None:
     """Use the wheels as a repository of somebody else does, with a registry of its own."""
     # Away from this tree, so that nothing of it can be read or configure anything.
@@ -233,22 +339,48 @@ def floors(session: nox.Session) -> None:
     # Only what is named in the command counts as direct, so the packages' needs are named.
     oldest = ("--resolution", "lowest-direct", *third_party(extras=True))
     install_wheels(session, *PACKAGES, extra=oldest)
-    folders = (*PACKAGES, "servers")
+    check_bounds(session, "lowest-direct")
+    folders = (*PACKAGES, "servers", "pins/test_payloads.py")
     session.run("pytest", *(f"tests/{folder}" for folder in folders), *session.posargs)
 
 
 @nox.session(python=REQUIRED_PYTHON, requires=["build"])
 def tests(session: nox.Session) -> None:
     """Run all tests together, with every extra; integration and documentation included."""
-    install_wheels(session, *PACKAGES, extra=tuple(third_party(extras=True)))
-    # The typing tests need mypy and belong to the types session; these two need what is not here.
-    others = ("--ignore=tests/typing", "--ignore=tests/smallmodel", "--ignore=tests/browser")
-    session.run("pytest", *others, *session.posargs)
+    install_wheels(session, *PACKAGES, extra=(*third_party(extras=True), *group("api")))
+    check_bounds(session, "highest")
+    # The typing tests need mypy and belong to the types session; these need what is not here.
+    others = ("typing", "smallmodel", "browser", "docs", "releasing")
+    session.run("pytest", *(f"--ignore=tests/{name}" for name in others), *session.posargs)
 
 
-@nox.session(python=REQUIRED_PYTHON, requires=["build"], default=False)
+@nox.session(python=REQUIRED_PYTHON)
+def releasing(session: nox.Session) -> None:
+    """Release made-up packages in repositories of their own, and a real one as a dry run."""
+    session.install(*group("release"), *group("test"), *third_party())
+    session.run("pytest", "tests/releasing", *session.posargs)
+
+
+@nox.session(python=REQUIRED_PYTHON, default=False)
+def release(session: nox.Session) -> None:
+    """Release one package: `-- PACKAGE VERSION|patch|minor|major [--dry-run]`; uploads nothing."""
+    # The packages run from the tree that is released, beside what they need.
+    session.install(*group("release"), *third_party())
+    session.run("python", "-m", "scripts.release", *session.posargs)
+
+
+@nox.session(python=REQUIRED_PYTHON)
+def docs(session: nox.Session) -> None:
+    """Build the documentation into build/site; a link or a name that leads nowhere is an error."""
+    session.install(*group("docs"), *group("test"))
+    session.run("python", "scripts/docs.py")
+    session.run("zensical", "build", "--strict", "--clean")
+    session.run("pytest", "tests/docs", *session.posargs)
+
+
+@nox.session(python=REQUIRED_PYTHON, requires=["build", "docs"], default=False)
 def browser(session: nox.Session) -> None:
-    """Open a report in this machine's Chromium, headless; no browser is fetched."""
+    """Open a report and the documentation in this machine's Chromium; no browser is fetched."""
     install_wheels(session, *PACKAGES, extra=group("browser"))
     session.run("pytest", "tests/browser", *session.posargs)
 
@@ -319,6 +451,29 @@ def smallmodel(session: nox.Session) -> None:
 
 
 @nox.session(python=REQUIRED_PYTHON, requires=["build"], default=False)
+def performance(session: nox.Session) -> None:
+    """Measure time, memory and weight, beside two libraries; takes twenty minutes of one core.
+
+    What is given after `--` goes to benchmarks/performance.py, as `--part weight`.
+    """
+    install_wheels(session, *PACKAGES, extra=tuple(third_party(extras=True)))
+    needs = {
+        **{package: (f"notarius-{package}",) for package in PACKAGES},
+        **{name: group(name) for name in ("instructor", "pydantic-ai")},
+    }
+    pythons = [
+        f"--env={name}={environment(session, f'performance-{name}', *needed)}"
+        for name, needed in needs.items()
+    ]
+    out = ROOT / "build" / "performance.md"
+    out.parent.mkdir(exist_ok=True)
+    session.run(
+        *("python", "-m", "benchmarks.performance", *pythons),
+        *("--wheels", str(DIST), "--out", str(out), *session.posargs),
+    )
+
+
+@nox.session(python=REQUIRED_PYTHON, requires=["build"], default=False)
 @nox.parametrize("model", [nox.param(name, id=name) for name in ("smol", "qwen")])
 def repair(session: nox.Session, model: str) -> None:
     """Measure corrections against blind retries and two libraries; takes hours.
@@ -330,13 +485,7 @@ def repair(session: nox.Session, model: str) -> None:
     )
     peers = []
     for name in ("instructor", "pydantic-ai"):
-        python = ROOT / ".nox" / f"repair-{name}" / "bin" / "python"
-        session.run("uv", "venv", "--quiet", "--clear", str(python.parents[1]), external=True)
-        session.run(
-            *("uv", "pip", "install", "--quiet", "--python", str(python)),
-            *("--constraint", str(CONSTRAINTS), "notarius-registries", *group(name)),
-            external=True,
-        )
+        python = environment(session, f"repair-{name}", "notarius-registries", *group(name))
         peers += ["--peer", f"{name}={python}"]
     found = session.run("python", "benchmarks/models.py", model, silent=True)
     out = ROOT / "build" / f"repair-{model}.jsonl"
