@@ -291,3 +291,60 @@ def test_a_finished_operation_leaves_nothing_behind_in_the_token() -> None:
     assert len(producer.requests) == 3
     assert token.subscribed == 0
     token.cancel()
+
+
+class Behind(CancelToken):
+    """A token that is set in another thread as an operation ends: it has its subscribers already.
+
+    They are called after all, before the operation is done or `later`.
+    """
+
+    def __init__(self, *, later: bool) -> None:
+        super().__init__()
+        self.later = later
+        self.called: list[Callable[[], None]] = []
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Keep the subscriber."""
+        self.called.append(callback)
+        return (lambda: None) if self.later else callback
+
+
+def test_a_cancel_behind_a_call_is_of_no_account() -> None:
+    """It meets a call that has ended, or a loop that has; nobody is told of an error."""
+    token, contract = Behind(later=False), JsonObjectContract()
+    producer = ScriptedProducer(['{"bad": "a"}'] * 3)
+    complaints: list[dict[str, Any]] = []
+
+    async def operation() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, told: complaints.append(told))
+        await arun(machine(), producer, Refuses(), contract=contract, cancellation=token)
+        await asyncio.sleep(0)
+
+    asyncio.run(operation())
+    assert len(producer.requests) == len(token.called) == 3
+    assert complaints == []
+    gone = Behind(later=True)
+    finish(
+        arun(
+            machine(), ScriptedProducer(["{}"] * 3), Refuses(), contract=contract, cancellation=gone
+        )
+    )
+    for callback in gone.called:
+        callback()
+
+
+def test_a_token_that_fails_to_subscribe_is_a_fault() -> None:
+    """Its very error comes out, and the attempt is recorded."""
+
+    class Broken(CancelToken):
+        def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+            raise ZeroDivisionError
+
+    operation, contract = machine(), JsonObjectContract()
+    producer = ScriptedProducer(["{}"])
+    with pytest.raises(ZeroDivisionError):
+        finish(arun(operation, producer, Refuses(), contract=contract, cancellation=Broken()))
+    assert producer.requests == []
+    assert [record.result for record in operation.records] == [AttemptResult.BROKEN]

@@ -15,11 +15,13 @@ from notarius.contracts import (
     NormalizeRetry,
     Produced,
     ResponseContract,
+    StructuralDefect,
     StructuralFailure,
 )
 
 Verdict = Normalized[list[str]] | NormalizeRetry[list[str]]
 RULES = [name for name in dir(NormalizerConformance) if name.startswith("test_")]
+IN_WORDS = r"[a-z] [a-z]"
 
 
 class Judge:
@@ -57,6 +59,28 @@ class TestJudge(NormalizerConformance):
     def make_contract(self) -> ResponseContract:
         """Any object will do."""
         return JsonObjectContract()
+
+
+def test_a_normalizer_is_given_what_a_producer_could_give() -> None:
+    """Both examples, and failures of every kind, of which nobody has seen a reply."""
+    seen: list[ModelCandidate | StructuralFailure] = []
+
+    class Watching(Judge):
+        def normalize(self, produced: Produced) -> Verdict:
+            seen.append(produced.result)
+            return super().normalize(produced)
+
+    class Suite(TestJudge):
+        def make_normalizer(self) -> Normalizer[Any]:
+            return Watching()
+
+    for rule in RULES:
+        getattr(Suite(), rule)()
+    texts = {result.text for result in seen if isinstance(result, ModelCandidate)}
+    assert texts == {TestJudge.accepted_reply, TestJudge.refused_reply}
+    failures = [result for result in seen if isinstance(result, StructuralFailure)]
+    assert {failure.defect for failure in failures} == set(StructuralDefect)
+    assert {failure.response_bytes for failure in failures} == {0}
 
 
 def accepts_all(judge: Judge, produced: Produced) -> Verdict:
@@ -144,12 +168,12 @@ class TestNormalizerRules:
             def make_normalizer(self) -> Normalizer[Any]:
                 return Faulty()
 
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match=IN_WORDS):
             getattr(Suite(), rule)()
 
     @pytest.mark.parametrize("which", ["accepted_reply", "refused_reply"])
     def test_an_example_that_is_no_candidate_is_told(self, which: str) -> None:
         """Both examples must meet the contract, or the suite would test something else."""
         suite = type("Suite", (TestJudge,), {which: "no JSON"})()
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match=IN_WORDS):
             suite.test_replies_are_candidates()

@@ -12,6 +12,7 @@ from notarius.attempts.testing import (
     ScriptedProducer,
 )
 from notarius.contracts import (
+    AttemptCause,
     Cancellation,
     Message,
     ModelCandidate,
@@ -58,6 +59,60 @@ class TestAsyncScriptedProducer(AsyncProducerConformance):
         return [request.messages for request in producer.requests]
 
 
+class OverHttp(ScriptedProducer):
+    """A producer that is told of an error by the status of an HTTP response alone."""
+
+    def _play(self, request: ProducerRequest, contract: ResponseContract) -> Produced:
+        try:
+            return super()._play(request, contract)
+        except ProviderError as error:
+            denied = error.status in {401, 403}
+            kind = ProviderErrorKind.DENIED if denied else ProviderErrorKind.SERVER_ERROR
+            raise ProviderError(kind, status=error.status) from None
+
+
+class TestOverHttp(TestScriptedProducer):
+    """What the suite scripts can be played by a server."""
+
+    def make_producer(self, replies: Sequence[Reply | ProviderError]) -> Producer:
+        """Play the replies."""
+        return OverHttp(replies)
+
+
+class Noting(ScriptedProducer):
+    """A producer that notes what it is asked before anything else."""
+
+    def __init__(self, steps: Sequence[Reply | ProviderError]) -> None:
+        super().__init__(steps)
+        self.noted: list[ProducerRequest] = []
+
+    def produce(
+        self, request: ProducerRequest, *, contract: ResponseContract, cancellation: Cancellation
+    ) -> Produced:
+        """Note the request."""
+        self.noted.append(request)
+        return super().produce(request, contract=contract, cancellation=cancellation)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_asks_as_the_machine_does(rule: str) -> None:
+    """First the initial attempt, then the next, which is a retry."""
+    asked: list[Noting] = []
+
+    class Suite(TestScriptedProducer):
+        def make_producer(self, replies: Sequence[Reply | ProviderError]) -> Producer:
+            asked.append(Noting(replies))
+            return asked[-1]
+
+    getattr(Suite(), rule)()
+    for producer in asked:
+        initial = [
+            (request.number, request.cause is AttemptCause.INITIAL) for request in producer.noted
+        ]
+        assert initial == [(1, True), (2, False)][: len(initial)]
+        assert initial
+
+
 class Backend(ScriptedProducer):
     """A producer with a fault, which its name tells."""
 
@@ -69,6 +124,8 @@ class Backend(ScriptedProducer):
         """Answer wrongly."""
         if self.fault == "deaf to a cancel":
             cancellation = CancelToken()
+        if self.fault == "sends before it looks":
+            self.requests.append(request)
         if self.fault == "adds a message":
             longer = (Message(role=Role.USER, content="please"), *request.messages)
             request = msgspec.structs.replace(request, messages=longer)
@@ -83,15 +140,28 @@ class Backend(ScriptedProducer):
         result = produced.result
         if self.fault == "strips the text" and isinstance(result, ModelCandidate):
             return msgspec.structs.replace(produced, result=ModelCandidate.of(result.text.strip()))
-        if self.fault == "unknown is zero" and produced.usage == Usage():
-            return msgspec.structs.replace(produced, usage=Usage(input_tokens=0, output_tokens=0))
-        if self.fault == "forgets the usage":
-            return msgspec.structs.replace(produced, usage=Usage())
-        return produced
+        return msgspec.structs.replace(produced, usage=_counted(produced.usage, self.fault))
 
     async def aproduce(self, request: ProducerRequest, *, contract: ResponseContract) -> Produced:
         """Answer wrongly."""
         return self.produce(request, contract=contract, cancellation=CancelToken())
+
+
+def _counted(usage: Usage, fault: str) -> Usage:
+    question, answer = usage.input_tokens, usage.output_tokens
+    match fault:
+        case "unknown is zero":
+            return Usage(input_tokens=question or 0, output_tokens=answer or 0)
+        case "forgets the usage":
+            return Usage()
+        case "counts the question alone":
+            return Usage(input_tokens=question)
+        case "counts the answer alone":
+            return Usage(output_tokens=answer)
+        case "mixes the counts up":
+            return Usage(input_tokens=answer, output_tokens=question)
+        case _:
+            return usage
 
 
 class Careless(Backend):
@@ -130,9 +200,13 @@ PRODUCER_FAULTS: list[tuple[str, str, type[Backend]]] = [
     ("test_structural_failures", "ignores the finish reason", Careless),
     ("test_unknown_usage_stays_unknown", "unknown is zero", Backend),
     ("test_unknown_usage_stays_unknown", "forgets the usage", Backend),
+    ("test_unknown_usage_stays_unknown", "counts the question alone", Backend),
+    ("test_unknown_usage_stays_unknown", "counts the answer alone", Backend),
+    ("test_unknown_usage_stays_unknown", "mixes the counts up", Backend),
     ("test_provider_error_comes_out", "hides provider errors", Backend),
     ("test_provider_error_comes_out", "changes the kind of errors", Backend),
     ("test_no_call_after_cancel", "deaf to a cancel", Backend),
+    ("test_no_call_after_cancel", "sends before it looks", Backend),
     ("test_a_retry_is_asked_anew", "answers from a cache", Cached),
 ]
 
@@ -162,5 +236,5 @@ def test_a_rule_for_producers_fails_for_what_breaks_it(
             producer.fault = fault
             return producer
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=r"[a-z] [a-z]"):
         getattr(Suite(), rule)()

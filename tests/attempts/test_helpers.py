@@ -1,3 +1,4 @@
+import json
 import threading
 from collections.abc import Callable
 
@@ -9,9 +10,11 @@ from notarius.attempts.testing import (
     JsonObjectContract,
     ScriptedProducer,
     ScriptExhaustedError,
+    Turn,
 )
 from notarius.contracts import (
     AttemptCause,
+    FinishReason,
     Message,
     ModelCandidate,
     OperationCancelledError,
@@ -20,7 +23,9 @@ from notarius.contracts import (
     Reply,
     Role,
     StructuralDefect,
+    StructuralFailure,
     Usage,
+    judge_reply,
 )
 
 CONTRACT = JsonObjectContract()
@@ -100,10 +105,18 @@ def test_a_script_answers_in_order_and_then_no_more() -> None:
     done = Produced(result=ModelCandidate.of("{}"), repairs=3)
     usage = Usage(input_tokens=1, output_tokens=2)
     producer = ScriptedProducer(
-        [" {} ", Reply(text="{}", usage=usage), done, lambda request: str(request.number), error]
+        [
+            " {} ",
+            Reply(text="{}", usage=usage, finish_reason=FinishReason.LENGTH),
+            done,
+            lambda request: str(request.number),
+            error,
+        ]
     )
-    assert asked(producer).result == ModelCandidate.of(" {} ")
-    assert asked(producer).usage == usage
+    first = asked(producer)
+    assert (first.result, first.finish_reason) == (ModelCandidate.of(" {} "), FinishReason.STOP)
+    second = asked(producer)
+    assert (second.usage, second.finish_reason) == (usage, FinishReason.LENGTH)
     assert asked(producer) is done
     assert asked(producer).result != ModelCandidate.of("1")  # no object, so no candidate
     with pytest.raises(ZeroDivisionError):
@@ -117,7 +130,7 @@ def test_a_scripted_producer_is_not_asked_after_a_cancel() -> None:
     """It keeps the rule that it helps to test."""
     token, producer = CancelToken(), ScriptedProducer(["{}"])
     token.cancel()
-    with pytest.raises(OperationCancelledError):
+    with pytest.raises(OperationCancelledError, match="cancelled"):
         asked(producer, token)
     assert producer.requests == []
 
@@ -142,8 +155,29 @@ def test_any_one_json_object_meets_the_helper_contract(
     assert CONTRACT.defect(text) is defect
 
 
+def test_the_helper_contract_tells_a_server_what_it_wants() -> None:
+    """Its name, its schema, and that it takes a reply of one MiB but no longer."""
+    assert CONTRACT.name == "json_object"
+    assert json.loads(CONTRACT.schema_json) == {"type": "object"}
+    longest = "{}".ljust(1024 * 1024)
+    assert isinstance(judge_reply(Reply(text=longest), CONTRACT), ModelCandidate)
+    longer = judge_reply(Reply(text=f"{longest} "), CONTRACT)
+    assert isinstance(longer, StructuralFailure)
+    assert longer.defect is StructuralDefect.OVERSIZED
+
+
+def test_a_turn_takes_no_time_unless_it_is_told_to() -> None:
+    """Nor does anybody cancel meanwhile."""
+    clock, token = FakeClock(), CancelToken()
+    turn = Turn(answer="{}")
+    assert (turn.takes_s, turn.cancels) == (0, False)
+    asked(ScriptedProducer([turn.step(clock, token)]), token)
+    assert (clock.now, token.cancelled) == (0, False)
+
+
 def test_a_fake_clock_moves_only_when_told() -> None:
     """Tests of time need no time."""
+    assert FakeClock().monotonic() == 0
     clock = FakeClock(5)
     assert clock.monotonic() == clock.monotonic() == 5
     clock.advance(2.5)

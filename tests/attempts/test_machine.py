@@ -37,7 +37,6 @@ from notarius.contracts import (
     NormalizeRetry,
     Produced,
     Prompt,
-    ProviderErrorKind,
 )
 
 CANDIDATE = ModelCandidate.of("{}")
@@ -54,7 +53,7 @@ EVENTS: list[Event[str]] = [
     Replied(produced=Produced(result=CANDIDATE)),
     Judged(verdict=Normalized(value="all"), elapsed_ms=1),
     Judged(verdict=CORRECTIVE, elapsed_ms=2),
-    ProviderFailed(kind=ProviderErrorKind.DENIED, message="Denied.", elapsed_ms=3),
+    ProviderFailed(message="Denied.", elapsed_ms=3),
     DeadlinePassed(),
     DeadlinePassed(elapsed_ms=4),
     CancelRequested(),

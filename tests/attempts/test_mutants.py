@@ -96,6 +96,16 @@ def test_an_event_out_of_turn_is_named() -> None:
         machine.handle(_events.CancelRequested())
 
 
+def test_what_the_table_does_not_allow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine obeys its table also where its code would go elsewhere."""
+    ready, done = _machine.State.READY, _machine.State.DONE
+    monkeypatch.setattr(_machine, "TRANSITIONS", {(ready, _events.Started): (done,)})
+    machine: AttemptMachine[str] = AttemptMachine(Prompt.of("x"), AttemptPolicy())
+    with pytest.raises(InvariantError, match=r"Started\b.*\bproducing"):
+        machine.handle(_events.Started())
+    assert machine.state is ready
+
+
 @pytest.mark.parametrize(
     ("reply", "verdict", "said"),
     [

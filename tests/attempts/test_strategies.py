@@ -1,12 +1,15 @@
+import json
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from notarius.attempts import AttemptPolicy, CancelToken, TerminalPolicy
 from notarius.attempts.testing import (
@@ -19,26 +22,63 @@ from notarius.attempts.testing import (
 from notarius.contracts import (
     AttemptCause,
     AttemptResult,
+    DeadlineExceededError,
     Fallback,
+    FinishReason,
     Message,
     ModelCandidate,
     NoReplyError,
     Normalized,
     NormalizeRetry,
+    OperationCancelledError,
     Produced,
     ProducerRequest,
     Prompt,
+    ProviderError,
+    ProviderErrorKind,
     Reply,
     Role,
     StructuralDefect,
+    StructuralFailure,
     judge_reply,
 )
 
+T = TypeVar("T")
 Play = Callable[..., Any]
 CONTRACT = JsonObjectContract()
 REQUEST = ProducerRequest(
     messages=(Message(role=Role.USER, content="hi"),), number=1, cause=AttemptCause.INITIAL
 )
+
+
+SAYINGS = {"\r\n", "\ufeff", "e\u0301", "\u2028\u202e", "\U0001f409", "\x00", "</assistant>"}
+COUNTS = {0, 1, 2, 3}
+
+
+def drawn(strategy: SearchStrategy[T], count: int = 300) -> list[T]:
+    """Return many values of a strategy, the same on every run."""
+    found: list[T] = []
+
+    @settings(max_examples=count, database=None)
+    @given(strategy)
+    def look(value: T) -> None:
+        found.append(value)
+
+    look()
+    return found
+
+
+def texts_of(answers: list[Any]) -> list[str]:
+    """Return every text of a model in what producers answered."""
+    found = []
+    for answer in answers:
+        if isinstance(answer, str):
+            found.append(answer)
+        elif isinstance(answer, Reply):
+            found.append(answer.text)
+        elif isinstance(answer, Produced) and isinstance(answer.result, ModelCandidate):
+            found.append(answer.result.text)
+    return found
 
 
 class WantsEvenLength:
@@ -124,40 +164,140 @@ def test_scripts_play_in_both_drivers_and_come_to_every_end(play: Play) -> None:
     assert seen == set(AttemptResult)
 
 
-def test_prompts_and_limits_are_of_every_kind() -> None:
-    """Roles, an empty prompt, no retries and some, both terminal policies, time and none."""
-    seen: set[object] = set()
+def test_prompts_are_of_every_kind() -> None:
+    """One to three messages of any roles, with short texts and with each that must survive."""
+    found = drawn(strategies.prompts(), 600)
+    messages = [message for prompt in found for message in prompt.messages]
+    assert {len(prompt.messages) for prompt in found} == {1, 2, 3}
+    assert {message.role for message in messages} == set(Role)
+    contents = {message.content for message in messages}
+    assert contents > SAYINGS
+    assert {len(content) for content in contents - SAYINGS} == set(range(9))
 
-    @settings(max_examples=100, database=None)
-    @given(strategies.prompts(), strategies.policies(max_retries=2))
-    def look(prompt: Prompt, policy: AttemptPolicy) -> None:
-        seen.update(message.role for message in prompt.messages)
-        seen.update([policy.normalize_retries, policy.terminal, policy.deadline_s is None])
-        seen.add(prompt.messages[-1].content or "empty")
 
-    look()
-    assert seen >= {*Role, 0, 1, 2, *TerminalPolicy, "empty"}
+def test_limits_are_of_every_kind() -> None:
+    """No retries and some, both terminal policies, little time, much and without an end."""
+    found = drawn(strategies.policies())
+    assert {policy.normalize_retries for policy in found} == {0, 1, 2, 3, 4}
+    assert {policy.terminal for policy in found} == set(TerminalPolicy)
+    assert {policy.deadline_s for policy in found} == {None, 10.0, 1000.0}
+    fewer = drawn(strategies.policies(max_retries=2))
+    assert {policy.normalize_retries for policy in fewer} == {0, 1, 2}
+
+
+def test_valid_texts_are_written_in_every_way() -> None:
+    """With space on either side, and with characters outside ASCII both plain and escaped."""
+    found = drawn(strategies.valid_texts(), 600)
+    spaces = {"", " ", "\n", "\r\n\t "}
+    assert {text[: text.index("{")] for text in found} == spaces
+    assert {text[text.rindex("}") + 1 :] for text in found} == spaces
+    assert {json.loads(text)["said"] for text in found} > SAYINGS
+    dragons = [text for text in found if json.loads(text)["said"] == "\U0001f409"]
+    assert {text.isascii() for text in dragons} == {True, False}
+
+
+def test_other_texts_are_of_every_form() -> None:
+    """Fenced, introduced, twice, in a list, behind a mark, broken at the end, cut short, blank."""
+    found = drawn(strategies.reply_texts("<mark>"), 600)
+    one = r'\s*\{"said": "<mark>[^"]*"\}\s*'
+    # A quotation mark that is escaped, and a text that holds one, are left out.
+    forms = {re.sub(one, "OBJECT", text) for text in found if '\\"' not in text}
+    assert forms >= {
+        "OBJECT",
+        "OBJECTOBJECT",
+        "[OBJECT]",
+        "\ufeffOBJECT",
+        "OBJECT\ud800",
+        "```jsonOBJECT```",
+        "",
+        " \n",
+    }
+    cut = [text for text in found if text[:1].isspace() and re.fullmatch(one, f"{text}}}")]
+    assert cut
+
+
+def test_what_producers_answer_is_of_every_kind() -> None:
+    """Each ending, defect and error is drawn, and each small count of what was spent."""
+    replied = drawn(strategies.replies())
+    assert {reply.finish_reason for reply in replied} == {None, *FinishReason}
+    produced = drawn(strategies.produced())
+    assert {one.finish_reason for one in produced} == {None, *FinishReason}
+    failures = [one.result for one in produced if isinstance(one.result, StructuralFailure)]
+    assert 0 < len(failures) < len(produced)
+    assert {failure.defect for failure in failures} == set(StructuralDefect)
+    assert {failure.response_bytes for failure in failures} == COUNTS
+    raised = drawn(strategies.errors())
+    assert {type(error) for error in raised} == {
+        ProviderError,
+        DeadlineExceededError,
+        OperationCancelledError,
+    }
+    refused = [error for error in raised if isinstance(error, ProviderError)]
+    assert {error.kind for error in refused} == set(ProviderErrorKind)
+    assert {error.status for error in refused} == {None, 401, 429, 500}
+    for spent in (produced, raised):
+        assert {one.repairs for one in spent} == {one.transport_retries for one in spent} == COUNTS
+    for answered in (replied, produced):
+        usages = [one.usage for one in answered]
+        assert {usage.input_tokens for usage in usages} == {None, *COUNTS}
+        assert {usage.output_tokens for usage in usages} == {None, *COUNTS}
+
+
+def test_turns_are_of_every_kind() -> None:
+    """Everything that a producer may answer, at once and late, and now and then a cancel."""
+    found = drawn(strategies.turns())
+    kinds = {str, Reply, Produced, ProviderError, DeadlineExceededError, OperationCancelledError}
+    assert {type(turn.answer) for turn in found} == kinds
+    assert {turn.takes_s for turn in found} == {0.0, 0.5, 9.0, 2000.0}
+    assert 0 < sum(turn.cancels for turn in found) < len(found) / 2
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [strategies.reply_texts, strategies.replies, strategies.produced, strategies.turns],
+)
+def test_every_answer_is_marked(strategy: Callable[..., SearchStrategy[Any]]) -> None:
+    """Each text that is not blank holds the marker, and nothing is said where none is given."""
+    marked = [getattr(one, "answer", one) for one in drawn(strategy("<mark>"))]
+    assert all("<mark>" in text or not text.strip() for text in texts_of(marked))
+    plain = [getattr(one, "answer", one) for one in drawn(strategy())]
+    assert any('{"said": ""}' in text for text in texts_of(plain))
+    assert not any("None" in text for text in texts_of(plain))
+
+
+def test_scripts_are_as_long_as_wanted() -> None:
+    """Five turns, or as many as are said."""
+    assert {len(script) for script in drawn(strategies.scripts(), 20)} == {5}
+    sizes = {len(script) for script in drawn(strategies.scripts(min_size=1, max_size=3), 20)}
+    assert sizes == {1, 2, 3}
 
 
 @given(st.data())
 def test_a_script_marks_each_turn(data: st.DataObject) -> None:
     """The text of a reply says which turn it is of."""
     for place, turn in enumerate(data.draw(strategies.scripts(max_size=8))):
-        if isinstance(turn.answer, str):
-            assert f"<turn-{place}>" in turn.answer
+        for text in texts_of([turn.answer]):
+            assert f"<turn-{place}>" in text or not text.strip()
 
 
-def test_hypothesis_is_needed_by_the_strategies_alone() -> None:
-    """The package and its helpers import without hypothesis; the strategies say what is missing."""
+@pytest.mark.parametrize(
+    ("missing", "told"), [("hypothesis", True), ("hypothesis.strategies", False)]
+)
+def test_hypothesis_is_needed_by_the_strategies_alone(missing: str, told: bool) -> None:
+    """The package and its helpers import without hypothesis; the strategies say what is missing.
+
+    What is missing in an installed hypothesis is not theirs to explain.
+    """
     code = (
         "import sys\n"
-        "sys.modules['hypothesis'] = None\n"
+        f"sys.modules[{missing!r}] = None\n"
         "import notarius.attempts, notarius.attempts.testing\n"
         "try:\n"
         "    import notarius.attempts.testing.strategies\n"
-        "except ModuleNotFoundError as error:\n"
-        "    print(error)\n"
+        "except ImportError as error:\n"
+        "    print(error.name, error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert "needs hypothesis" in done.stdout
-    assert "notarius-attempts[testing]" in done.stdout
+    assert done.stdout.startswith(missing)
+    assert ("needs hypothesis" in done.stdout) is told
+    assert ("notarius-attempts[testing]" in done.stdout) is told

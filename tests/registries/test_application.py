@@ -1,3 +1,4 @@
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -206,6 +207,16 @@ def test_the_first_spelling_is_kept(applied: Applied) -> None:
     assert (entry.name, entry.aliases) == ("Zoë", ("the smith",))
 
 
+def test_a_long_name_is_not_composed(applied: Applied) -> None:
+    """Up to the limit two spellings are one name; beyond it only case and outer space are."""
+    name = "Zoe\u0308".ljust(4096, "x")
+    for longer, kept in (("", 0), ("x", 1)):
+        spelled = person("s1", name + longer, aliases=(f"{name.upper()}{longer}",))
+        composed = person("s2", unicodedata.normalize("NFC", name) + longer)
+        (entry,) = applied([spelled, composed], [(["c1", "c2"], "c1")]).entries
+        assert len(entry.aliases) == kept
+
+
 def test_aliases_are_not_unique_across_entries(applied: Applied) -> None:
     """Row 33: two people may both be called the Captain."""
     candidates = [person("s1", "Ada", aliases=("the Captain",)), person("s2", "the Captain")]
@@ -254,10 +265,19 @@ def test_a_repeated_source_id_is_an_error(people: People) -> None:
         NpcNormalizer([*people("Ada", "Bo"), person("s2", "Cy")])
 
 
-@pytest.mark.parametrize("fields", [{"name": " "}, {"source_id": ""}, {"aliases": ("\ud800",)}])
-def test_a_blank_or_broken_text_is_an_error(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": " "}, "`name`"),
+        ({"source_id": ""}, "`source_id`"),
+        ({"name": 1}, "`name`"),
+        ({"aliases": ("\ud800",)}, "surrogate"),
+        ({"aliases": (1,)}, "must be texts"),
+    ],
+)
+def test_a_blank_or_broken_text_is_an_error(fields: dict[str, Any], said: str) -> None:
     """A candidate has a name and an identity, and all its texts can be written as UTF-8."""
-    with pytest.raises(ContractError):
+    with pytest.raises(ContractError, match=said):
         NpcCandidate(**{"source_id": "s1", "name": "Ada", **fields})
 
 
@@ -267,10 +287,12 @@ def test_a_candidate_of_another_registry_is_no_candidate() -> None:
         text = b'{"source_id":"s1","name":"Ada",' + line + b"}"
         with pytest.raises(msgspec.ValidationError):
             msgspec.json.decode(text, type=LocationCandidate)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"source_id":"s1","name":"Ada","nmae":"x"}', type=Candidate)
 
 
 def test_groups_that_share_a_candidate_are_never_applied() -> None:
     """The last line of defence: application itself refuses to put a candidate into two entries."""
     groups = [SafeGroup(index=n, ids=("c1", f"c{n}"), canonical_id="c1") for n in (2, 3)]
-    with pytest.raises(InvariantError):
+    with pytest.raises(InvariantError, match="share a candidate"):
         members_of(3, ("c1", "c2", "c3"), groups)

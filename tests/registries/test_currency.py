@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from notarius.registries._currency import (
     NAME_LIMIT,
     PROSE_LIMIT,
     STANDARD_COINAGES,
+    TERM_LIMIT,
     Coinage,
     Currency,
     CurrencyRules,
@@ -101,6 +103,28 @@ def test_a_huge_name_is_no_coin(unit: str) -> None:
     RULES.classify((unit * NAME_LIMIT)[:NAME_LIMIT])
 
 
+def test_a_name_at_the_limit_is_read() -> None:
+    """One character more makes an object of it, in which no coin is looked for."""
+    longest = "gold".ljust(NAME_LIMIT, ".")
+    assert code(longest) == "gp"
+    assert RULES.mentioned(longest) == ("gp",)
+    assert RULES.classify(f"{longest}.") is None
+    assert RULES.mentioned(f"{longest}.") == ()
+
+
+def test_mixed_money_says_of_which_coins_it_is() -> None:
+    """Sorted by their codes, with a blank for coins of no name."""
+    assert RULES.classify("gold and coins") == Currency(code=None, several=("", "gp"))
+    assert RULES.classify("3 sp, 2 gp") == Currency(code=None, several=("gp", "sp"))
+
+
+def test_a_setting_may_have_no_coins() -> None:
+    """Money is money then, and of no coin."""
+    bare = CurrencyRules(coinages=())
+    assert bare.classify("coins") == Currency(code=None)
+    assert bare.classify("gold") is None
+
+
 SETTING = CurrencyRules(
     coinages=(
         *STANDARD_COINAGES,
@@ -156,6 +180,28 @@ def test_a_bad_coinage_says_what_to_change(change: dict[str, Any], says: str) ->
     plain = {"code": "crown", "label": "crowns", "names": ("crown",)}
     with pytest.raises(ValueError, match=says):
         CurrencyRules(coinages=(*STANDARD_COINAGES, Coinage(**{**plain, **change})))
+
+
+def test_a_term_at_the_limit_is_taken() -> None:
+    """A code, label, name and abbreviation may be as long as is said."""
+    term = "c" * TERM_LIMIT
+    longest = Coinage(code="c" * 16, label=term, names=(term,), abbreviations=(term,))
+    assert code(term, CurrencyRules(coinages=(longest,))) == "c" * 16
+
+
+@pytest.mark.parametrize(
+    ("term", "shown"),
+    [
+        ("c r!", "'c r!'"),
+        ("crown\u00b2", r"'crown\xb2'"),
+        ("!" * TERM_LIMIT, f"'{'!' * TERM_LIMIT}'"),
+        ("!" * (TERM_LIMIT + 1), f"'{'!' * TERM_LIMIT}...'"),
+    ],
+)
+def test_a_bad_term_is_quoted(term: str, shown: str) -> None:
+    """In ASCII, so that nothing hides in it, and cut where it is too long."""
+    with pytest.raises(ValueError, match=re.escape(f" {shown} ")):
+        Coinage(code="crown", label="crowns", names=(term,))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from notarius.registries._distinct import (
@@ -22,7 +22,7 @@ WORDS = ["+1", "+2", "II", "III", "Jr.", "3", "4", "(20)", "Cell", "Vex", "Lord"
          "South", "the", "third", "Greater", "of", "#", "plus", "one", "-1", "x"]  # fmt: skip
 NAMES = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)
 ANY_TEXT = st.text(st.characters(exclude_categories=())) | NAMES
-CANDIDATES = st.lists(NAMES, max_size=3)
+CANDIDATES = st.lists(NAMES, min_size=1, max_size=3)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,7 @@ def test_names_that_differ_in_a_mark_are_distinct(
         ("location", "North Gate", "Northeast Gate"),
         ("location", "North-South Road", "South Road"),
         ("location", "the A1", "the A1M"),
+        ("location", "Block A, Gate 3b", "Block B, Gate 3a"),
         ("location", "Lord Sutan's house", "Lady Sutan's house"),
         ("location", "Cell", "Cell 3"),
         ("npc", "Sovereign Uriel Tal'Dorei", "Sovereign Uriel Tal\u2019Dorei III"),
@@ -110,6 +111,69 @@ def test_names_that_differ_in_a_mark_are_distinct(
 def test_other_names_are_left_to_the_model(registry: str, a: str, b: str) -> None:
     """Amounts, short forms and spellings are no marks; what may be one thing is not refused."""
     assert distinguishing_marks(a, b, rules=MARK_RULES[registry]) is None
+
+
+@pytest.mark.parametrize("sign", "-\u2010\u2011\u2212")
+def test_a_sign_may_be_any_that_looks_like_it(sign: str) -> None:
+    """A minus, a hyphen or one that does not break, as text has them."""
+    rules = MARK_RULES["item"]
+    minus = mark_key("Longsword -1", rules=rules)
+    assert minus.marks == ((MarkKind.BONUS, "bonus", "-1"),)
+    assert mark_key(f"Longsword {sign}1", rules=rules) == minus
+
+
+@pytest.mark.parametrize("apostrophe", "'\u2018\u2019\u02bc")
+def test_an_apostrophe_may_be_any_that_looks_like_it(apostrophe: str) -> None:
+    """Possessives, and names that are written with one, are compared without."""
+    written = mark_key(f"Tal{apostrophe}Dorei{apostrophe}s Gate", rules=MARK_RULES["location"])
+    assert written.base == ("taldorei", "gate")
+
+
+@pytest.mark.parametrize(
+    ("registry", "name", "other"),
+    [
+        ("location", "Tessa's Gate", "Tessa Gate"),
+        ("location", "Room 1,000", "Room 1000"),
+        ("location", "Room 007", "Room 7"),
+        ("location", "Room 0", "Room zero"),
+        ("item", "Longsword + 1", "Longsword +1"),
+        ("item", "Longsword plus 1", "Longsword +1"),
+        ("npc", "Guard (old) 3", "Guard old 3"),
+        ("npc", "Guard [old] 3", "Guard old 3"),
+    ],
+)
+def test_writings_of_one_name_are_taken_apart_alike(registry: str, name: str, other: str) -> None:
+    """They have the same words, and the same mark."""
+    rules = MARK_RULES[registry]
+    assert mark_key(name, rules=rules) == mark_key(other, rules=rules)
+
+
+@pytest.mark.parametrize(
+    "name", ["Guard (3)", "Guard [3]", "Vex II Marrow", "II", "3", "Captain x3", "Guards 3"]
+)
+def test_a_number_elsewhere_is_no_mark(name: str) -> None:
+    """In brackets, in the middle, alone or after a plural it tells no person from another."""
+    assert mark_key(name, rules=MARK_RULES["npc"]).marks == ()
+
+
+def test_a_symbol_is_a_word_of_a_name() -> None:
+    """A name may be made of nothing else; other signs are punctuation."""
+    assert mark_key("\N{DRAGON}!", rules=MARK_RULES["npc"]).base == ("\N{DRAGON}",)
+
+
+def test_a_place_in_a_count_is_a_generation_only_behind_a_name() -> None:
+    """`the Third` alone may be third in anything."""
+    rules = MARK_RULES["npc"]
+    assert mark_key("the Third", rules=rules).marks == ((MarkKind.ORDINAL, "ordinal", "3"),)
+    assert mark_key("Vex the Third", rules=rules).marks == ((MarkKind.REGNAL, "regnal", "3"),)
+
+
+@pytest.mark.parametrize("article", ["a", "an", "the"])
+def test_an_article_is_no_part_of_a_name(article: str) -> None:
+    """Nor is it the thing of which a number is the label."""
+    rules = MARK_RULES["npc"]
+    assert mark_key(f"{article} Guard", rules=rules) == mark_key("Guard", rules=rules)
+    assert mark_key(f"{article} 3", rules=rules).marks == ()
 
 
 def test_a_shared_name_outweighs_a_mark() -> None:
@@ -141,6 +205,9 @@ def test_case_does_not_matter(registry: str, a: str, b: str) -> None:
 
 
 @given(REGISTRIES, st.lists(CANDIDATES, max_size=6))
+@example("location", [["Cell 3"], ["Gate"], ["Cell 4"]])
+@example("location", [["Cell 3", "it"], ["Cell 4", "it"], ["Cell"]])
+@example("location", [["Cell 3", "it"], ["Cell 4", "it"], ["Cell 5", "that"]])
 def test_a_group_conflicts_exactly_if_two_members_do(
     registry: str, members: list[list[str]]
 ) -> None:
@@ -162,7 +229,7 @@ def test_a_large_group_is_searched_without_trying_all_pairs(shared: list[str]) -
     cells = [[f"Cell {n}", *shared] for n in range(20_000)]
     found = first_conflict(cells, rules=MARK_RULES["location"])
     assert (found is None) == bool(shared)
-    same = [["Cell 3", f"alias {n}"] for n in range(20_000)]
+    same = [["Cell 3", f"alias {n}"] for n in range(20_000)] + [["Cell"]]
     assert first_conflict(same, rules=MARK_RULES["location"]) is None
 
 
@@ -175,6 +242,19 @@ def test_a_huge_name_has_no_marks(unit: str) -> None:
         assert mark_key(huge, rules=rules).marks == ()
         assert distinct([huge], [f"{huge} II"], rules=rules) is None
         assert distinct([at_limit], [at_limit], rules=rules) is None
+
+
+def test_a_name_at_the_limit_is_taken_apart() -> None:
+    """One character more, and it is compared whole: as a name and as an alias."""
+    rules = MARK_RULES["npc"]
+    longest = "GUARD 3".ljust(NAME_LIMIT)
+    assert mark_key(longest, rules=rules) == mark_key("Guard 3", rules=rules)
+    assert mark_key(f"{longest} ", rules=rules).base == (f"{longest} ".casefold(),)
+    alias = "Bob".ljust(NAME_LIMIT)
+    assert distinct(["Guard 3", alias], ["Guard 4", "bob"], rules=rules) is None
+    longer = f"{alias} "
+    assert distinct(["Guard 3", longer], ["Guard 4", "bob"], rules=rules) is MarkKind.NUMBER
+    assert distinct(["Guard 3", longer], ["Guard 4", longer.upper()], rules=rules) is None
 
 
 @pytest.mark.parametrize("registry", sorted(MARK_RULES))

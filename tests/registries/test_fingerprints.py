@@ -10,6 +10,9 @@ import pytest
 from notarius.registries import (
     STANDARD_COINAGES,
     Coinage,
+    Currency,
+    ItemCandidate,
+    ItemKind,
     ItemNormalizer,
     ItemRules,
     LocationRules,
@@ -131,6 +134,24 @@ def test_mark_rules_are_part_of_their_registry(at: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(ALL[at], "mark_rules", bare)
     changed = [now != was for now, was in zip(fingerprints(), before(), strict=True)]
     assert changed == [n == at for n in range(3)]
+
+
+def test_money_of_no_coin_is_part_of_the_items_identity() -> None:
+    """What a name does not say to be money is probed as money too."""
+
+    class Golden(ItemRules):
+        def money(self, candidate: ItemCandidate) -> Currency | None:
+            declared = candidate.item_kind is ItemKind.CURRENCY
+            return Currency(code="gp") if declared else super().money(candidate)
+
+    assert ItemRules().content()["unnamed_refusal"] is not None
+    assert Golden().content()["unnamed_refusal"] is None
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in _probes.WEIGHT_PROBES}))
+def test_a_weight_is_probed_for_names_of_coins(name: str) -> None:
+    """Of anything else no weight would be looked for."""
+    assert ItemRules().money(ItemCandidate(source_id="s1", name=name)) is not None
 
 
 def test_coins_are_part_of_the_items_identity() -> None:

@@ -19,6 +19,7 @@ from notarius.registries import (
     UNSAFE_GROUPS,
     Candidate,
     ItemCandidate,
+    ItemKind,
     ItemNormalizer,
     LocationCandidate,
     NpcCandidate,
@@ -162,6 +163,21 @@ def may_stay(guidance: str) -> list[list[str]]:
     """Return the ids of each group in the list at the end."""
     lines = guidance.split("\n")
     return [re.findall(r"c\d+", line) for line in lines if re.match(r"\d+\. ", line)]
+
+
+def test_what_is_no_coin_is_told_apart_by_marks_too(answer: Answer) -> None:
+    """Of a group with coins in it, things that a mark tells apart are parts of their own."""
+    candidates = [
+        ItemCandidate(source_id="s1", name="north gold", item_kind=ItemKind.CURRENCY),
+        ItemCandidate(source_id="s2", name="south gold", item_kind=ItemKind.CURRENCY),
+        *(
+            ItemCandidate(source_id=name, name=name)
+            for name in ("+1 Longsword", "+2 Longsword", "Longsword (+1)")
+        ),
+    ]
+    told = answer(candidates, [([f"c{n}" for n in range(1, 6)], "c1")]).guidance
+    assert "gold coins: c1 and c2;" in told
+    assert may_stay(told) == [["c1", "c2"], ["c3", "c5"]]
 
 
 def test_like_names_are_not_called_one_thing(answer: Answer) -> None:

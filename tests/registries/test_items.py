@@ -123,6 +123,8 @@ def test_marked_people_and_places_stay_apart(
         (item("shells", CURRENCY), item("shells"), False),
         (item("shells", CURRENCY), item("coins"), True),
         (item("shells", CURRENCY), item("gp"), False),
+        (item("shells", CURRENCY), item("purse of gold and silver", CURRENCY), False),
+        (item("10 gp and 5 sp"), item("purse of gold and silver", CURRENCY), True),
     ],
 )
 def test_what_an_item_says_wins_over_its_name(
@@ -159,6 +161,7 @@ def test_a_pound_of_gold_is_not_the_coin(told: str, answer: Answer) -> None:
         (item("100 gp"), CURRENCY, "gp"),
         (item("10 gp and 5 sp"), CURRENCY, None),
         (item("shells", CURRENCY), CURRENCY, None),
+        (item("gold and coins", CURRENCY), CURRENCY, None),
         (item("gold", OBJECT), OBJECT, None),
         (item("gold ring"), OBJECT, None),
         (item("royals", denomination="pp"), CURRENCY, "pp"),
@@ -198,9 +201,17 @@ def test_an_unknown_denomination_is_an_error(items: Items) -> None:
     """A coin that the setting does not have is a mistake in the input, said before any model."""
     with pytest.raises(ContractError, match="denomination"):
         ItemNormalizer([*items("rope"), item("x", denomination="crown")])
+    with pytest.raises(ContractError, match=r"cp, sp, ep, gp, pp$"):
+        ItemNormalizer([item("x", denomination="crown")])
     ItemNormalizer([item("x", denomination="crown")], coinages=(CROWN,))
     with pytest.raises(ContractError, match="denomination"):
         ItemNormalizer([item("x", denomination="gp")], coinages=(CROWN,))
+
+
+def test_an_unknown_kind_is_an_error() -> None:
+    """It is said which there are."""
+    with pytest.raises(ContractError, match="`item_kind` must be currency or object"):
+        item("gold", "currency")  # type: ignore[arg-type]  # a text is none of them
 
 
 def test_an_object_has_no_denomination() -> None:

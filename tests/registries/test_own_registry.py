@@ -15,6 +15,8 @@ from notarius.contracts import (
 from notarius.registries import (
     Candidate,
     Entry,
+    ItemRules,
+    LocationRules,
     MarkAxis,
     MarkKind,
     MarkRules,
@@ -22,6 +24,7 @@ from notarius.registries import (
     RegistryRules,
     registry_fingerprint,
 )
+from notarius.registries._rules import JOINED_MAX
 from notarius.semanticreconcile import (
     DOMAIN_RULE_MAX_BYTES,
     Part,
@@ -103,6 +106,19 @@ def test_a_registry_says_which_marks_count(
     assert normalizer(one, other, rules=RiggedRules()).compatible(("c1", "c2")) is rigged
 
 
+def test_rules_that_lose_a_candidate_are_a_fault() -> None:
+    """No registry comes of entries that do not hold each candidate once."""
+
+    class Forgets(ShipRules):
+        def entry(self, canonical: Candidate, members: Sequence[Candidate]) -> ShipEntry:
+            return super().entry(canonical, [canonical])
+
+    asked = normalizer("Gull", "the Gull", rules=Forgets())
+    asked.separate()
+    with pytest.raises(InvariantError, match="lost or doubled"):
+        asked.normalize(Produced(result=ModelCandidate.of(BOTH)))
+
+
 def test_own_rules_are_another_policy() -> None:
     """What a subclass gives is part of its identity."""
 
@@ -154,6 +170,28 @@ def test_a_domain_rule_that_cannot_be_told_is_found_before_anything_is_asked() -
     normalizer("Gull", rules=Fits())
     with pytest.raises(ContractError, match=f"at most {DOMAIN_RULE_MAX_BYTES} bytes"):
         normalizer("Gull", rules=TooLong())
+
+
+@pytest.mark.parametrize(
+    ("cells", "parts"), [(JOINED_MAX, JOINED_MAX), (JOINED_MAX + 1, JOINED_MAX + 2)]
+)
+def test_a_part_is_joined_to_one_of_a_few(cells: int, parts: int) -> None:
+    """`the Cell` may be any of the numbered ones; beyond the limit none is tried."""
+    names = [*(f"Cell {n}" for n in range(cells)), "the Cell"]
+    members = [Candidate(source_id=name, name=name) for name in names]
+    refusal = ShipRules().refusal([f"c{n}" for n in range(len(names))], members)
+    assert refusal is not None
+    assert len(refusal.parts) == parts
+
+
+@pytest.mark.parametrize(
+    ("rules", "names"), [(LocationRules(), ("Cell 3", "Cell 4")), (ItemRules(), ("gold", "silver"))]
+)
+def test_each_member_needs_its_id(rules: RegistryRules[Any, Any], names: tuple[str, ...]) -> None:
+    """Rules that are asked about more members than ids would answer about others."""
+    members = [rules.candidate_type(source_id=name, name=name) for name in names]
+    with pytest.raises(ValueError, match="zip"):
+        rules.refusal(["c1"], members)
 
 
 @pytest.mark.parametrize(

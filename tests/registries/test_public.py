@@ -1,4 +1,5 @@
 import types
+from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
 import pytest
@@ -19,13 +20,18 @@ from notarius.registries import (
     NpcEntry,
     NpcNormalizer,
     Registry,
+    _currency,
+    _distinct,
+    _entities,
 )
 
 STRUCTS = [
     value
-    for name in notarius.registries.__all__
-    if isinstance(value := getattr(notarius.registries, name), type)
+    for module in (_currency, _distinct, _entities)
+    for value in vars(module).values()
+    if isinstance(value, type)
     and issubclass(value, msgspec.Struct)
+    and value.__module__ == module.__name__
 ]
 
 
@@ -58,9 +64,18 @@ def test_an_unknown_name_is_an_error() -> None:
         _ = notarius.registries.no_such_name
 
 
+def test_the_version_is_that_of_the_installed_package() -> None:
+    """`__version__` is read from the metadata."""
+    try:
+        expected = version("notarius-registries")
+    except PackageNotFoundError:
+        pytest.skip("imported from a source tree, which has no metadata")
+    assert notarius.registries.__version__ == expected
+
+
 @pytest.mark.parametrize("struct", STRUCTS)
-def test_public_structs_are_frozen_and_keyword_only(struct: type[msgspec.Struct]) -> None:
-    """No caller can change a value, or depend on the order of its fields."""
+def test_structs_are_frozen_and_keyword_only(struct: type[msgspec.Struct]) -> None:
+    """Nobody can change a value, or depend on the order of its fields."""
     assert struct.__struct_config__.frozen
     with pytest.raises(TypeError, match="positional"):
         struct("x")

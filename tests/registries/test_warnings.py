@@ -97,6 +97,7 @@ def test_a_warning_counts_right(
     found = answer(people("Ada", "Bo", "Cy", "Di", "Ed"), groups)
     told = warning(found)
     assert counted(told.message) == counts
+    assert not re.search(r"\b1 [a-z ]*groups\b", told.message)
     assert told.refused_groups == len({issue.group_index for issue in found.issues})
 
 
@@ -120,6 +121,18 @@ def test_samples_name_candidates_and_are_few(answer: Answer, people: People) -> 
         assert counted(sample) == [number]
         assert names[number - 1] in sample
         assert names[number] in sample
+
+
+def test_a_sample_says_how_many_it_leaves_out(answer: Answer, people: People) -> None:
+    """Four candidates are named, each by at most 48 bytes, and by a mark where nothing shows."""
+    candidates = people("\x00", "x" * 49, "y" * 48, "Di", "Ed", "Flo")
+    groups: Groups = [([f"c{n}" for n in range(1, last)], "x") for last in (5, 7)]
+    few, many = answer(candidates, groups).fallback.samples
+    assert counted(few) == [1]
+    assert counted(many) == [2, 2]
+    blank, cut, whole, _ = few.removeprefix("group 1: ").split("; ")
+    assert (blank, whole) == ("?", "y" * 48)
+    assert len(cut.encode()) == 48
 
 
 @pytest.mark.parametrize(

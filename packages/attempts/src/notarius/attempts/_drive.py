@@ -3,7 +3,6 @@
 They own the clock, the cancellation and the hooks; every decision is the machine's.
 """
 
-import asyncio
 import contextlib
 import logging
 import math
@@ -57,6 +56,7 @@ GRACE_S: Final = 0.25
 """Seconds after its time in which an asyncio producer may end by itself, before it is cancelled."""
 
 Hook = Callable[[AttemptRecord], None]
+"""Is called with the record of each attempt as it ends."""
 
 
 class Clock(Protocol):
@@ -155,7 +155,6 @@ class _Drive(Generic[T]):
             return CancelRequested(elapsed_ms=elapsed_ms, spent=spent)
         if isinstance(error, ProviderError):
             return ProviderFailed(
-                kind=error.kind,
                 message=provider_message(error.kind, error.status),
                 elapsed_ms=elapsed_ms,
                 spent=spent,
@@ -284,6 +283,8 @@ async def _bounded(
     A producer keeps to its time by itself, and then may still have something to return; this is
     for one that does not.
     """
+    import asyncio  # noqa: PLC0415 - takes long to import, and `run` does without it
+
     loop = asyncio.get_running_loop()
     limit = None if request.timeout_s is None else request.timeout_s + GRACE_S
     scope = asyncio.timeout(limit)
@@ -296,16 +297,15 @@ async def _bounded(
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(expire)
 
-    unsubscribe: Callable[[], None] | None = None
     try:
         async with scope:
             unsubscribe = cancellation.subscribe(expire_soon)
-            return await producer.aproduce(request, contract=contract)
+            try:
+                return await producer.aproduce(request, contract=contract)
+            finally:
+                unsubscribe()
     except TimeoutError:
         if not scope.expired():
             raise  # the producer's own
         message = "the producer was stopped"
         raise DeadlineExceededError(message) from None
-    finally:
-        if unsubscribe is not None:
-            unsubscribe()

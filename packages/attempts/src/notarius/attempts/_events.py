@@ -13,7 +13,6 @@ from notarius.contracts import (
     Outcome,
     Produced,
     ProducerRequest,
-    ProviderErrorKind,
 )
 
 T = TypeVar("T")
@@ -22,8 +21,8 @@ T = TypeVar("T")
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """What a call that ended without a reply had spent of the producer's own budgets."""
 
-    repairs: int = 0
-    transport_retries: int = 0
+    repairs: int
+    transport_retries: int
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,24 +45,23 @@ class Judged(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 class ProviderFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The producer raised a `ProviderError`; `message` is its text, made of closed words."""
 
-    kind: ProviderErrorKind
     message: str
     elapsed_ms: int
-    spent: Spent = Spent()
+    spent: Spent | None = None
 
 
 class DeadlinePassed(msgspec.Struct, frozen=True, kw_only=True):
     """The operation's time is over; `elapsed_ms` is `None` if the asked-for call was not made."""
 
     elapsed_ms: int | None = None
-    spent: Spent = Spent()
+    spent: Spent | None = None
 
 
 class CancelRequested(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody cancelled; `elapsed_ms` is `None` if the asked-for call was not made."""
 
     elapsed_ms: int | None = None
-    spent: Spent = Spent()
+    spent: Spent | None = None
 
 
 class Broke(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,15 +60,16 @@ from notarius.contracts import (
     Prompt,
     SemanticCorrection,
     StructuralFailure,
-    Usage,
     fallback_warning,
 )
 
 T = TypeVar("T")
 
 DEADLINE_CODE: Final = "deadline_passed"
+"""Reason code: the time was over."""
 DEADLINE_MESSAGE: Final = "The time for this operation ran out before a proposal was accepted."
 PROVIDER_CODE: Final = "provider_failed"
+"""Reason code: the provider could not be reached or refused."""
 
 
 class TerminalPolicy(enum.StrEnum):
@@ -259,12 +260,14 @@ class AttemptMachine(Generic[T]):
             self._record(AttemptResult.REFUSED, elapsed_ms, retry)
         else:
             self._record(AttemptResult.STRUCTURAL, elapsed_ms, retry)
-        return self._retry(retry, produced)
+        return self._retry(entry, produced)
 
-    def _retry(self, retry: NormalizeRetry[T], produced: Produced) -> Effect[T]:
+    def _retry(self, entry: _Verdict[T], produced: Produced) -> Effect[T]:
         """Spend one unit of the budget on another attempt, or end: the only counter."""
+        retry = entry.retry
         if self.retries_spent >= self._policy.normalize_retries:
-            return self._exhausted(retry.reason_code, retry.operator_message)
+            applied = self._last_valid or entry
+            return self._exhausted(applied, retry.reason_code, retry.operator_message)
         self._correction = None
         messages = self._prompt.messages
         if retry.guidance is not None and retry.candidate is not None:
@@ -282,17 +285,18 @@ class AttemptMachine(Generic[T]):
         return self._ask()
 
     def _end_of_time(self) -> Effect[T]:
-        if self._last is None:
-            return self._fail(FailureKind.DEADLINE, DEADLINE_CODE, DEADLINE_MESSAGE)
-        return self._exhausted(DEADLINE_CODE, DEADLINE_MESSAGE)
-
-    def _exhausted(self, code: str, message: str) -> Effect[T]:
-        """Let the terminal policy decide; code and message describe the final failure."""
         applied = self._last_valid or self._last
-        match self._policy.terminal:
+        if applied is None:
+            return self._fail(FailureKind.DEADLINE, DEADLINE_CODE, DEADLINE_MESSAGE)
+        return self._exhausted(applied, DEADLINE_CODE, DEADLINE_MESSAGE)
+
+    def _exhausted(self, applied: _Verdict[T], code: str, message: str) -> Effect[T]:
+        """Let the terminal policy decide; code and message describe the final failure."""
+        terminal = self._policy.terminal
+        match terminal:
             case TerminalPolicy.FAIL:
                 return self._fail(FailureKind.EXHAUSTED, code, message)
-            case TerminalPolicy.FALLBACK if applied is not None:
+            case TerminalPolicy.FALLBACK:
                 fallback = applied.retry.fallback
                 fell_back: Outcome[T] = FellBack(
                     value=fallback.value,
@@ -304,8 +308,7 @@ class AttemptMachine(Generic[T]):
                 )
                 return Finish(outcome=fell_back)
             case _:
-                broken = "exhaustion needs at least one verdict"
-                raise InvariantError(broken)
+                assert_never(terminal)
 
     def _fail(self, kind: FailureKind, code: str, message: str) -> Finish[T]:
         failed: Outcome[T] = Failed(kind=kind, code=code, message=message, records=self._records)
@@ -328,7 +331,6 @@ class AttemptMachine(Generic[T]):
             request_sha256=self._request.sha256,
             request_messages=len(self._request.messages),
             duration_ms=elapsed_ms,
-            usage=Usage(),
         )
         if self._correction is not None:
             guidance = self._correction.guidance.encode()

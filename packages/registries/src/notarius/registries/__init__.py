@@ -1,7 +1,5 @@
 """NPC, item and location registries: typed candidates and entries, rules, and normalizers."""
 
-from importlib.metadata import version as _version
-
 from notarius.registries._currency import STANDARD_COINAGES, Coinage, Currency, CurrencyRules
 from notarius.registries._distinct import MarkAxis, MarkKind, MarkRules
 from notarius.registries._entities import (
@@ -71,6 +69,8 @@ __all__ = [
 def __getattr__(name: str) -> str:
     """Read `__version__` from the installed metadata, only when someone asks."""
     if name == "__version__":
+        from importlib.metadata import version as _version  # noqa: PLC0415 - takes long to import
+
         return _version("notarius-registries")
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

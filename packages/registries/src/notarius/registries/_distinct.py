@@ -231,7 +231,7 @@ _NTH: Final = re.compile(r"(\d+)(?:st|nd|rd|th)")
 # `Cell3` and `Longsword+1` are written in one.
 _GLUED: Final = re.compile(r"(?<=[^\W\d_]{3})(?=\d+(?![^\W_]))|(?<=[^\W_])(?=\+\d)")
 _COUNTS: Final = frozenset({MarkKind.NUMBER, MarkKind.ORDINAL, MarkKind.REGNAL})
-_LIKE: Final = {0x2010: "-", 0x2011: "-", 0x2212: "-", 0x2018: "'", 0x2019: "'", 0x02BC: "'"}
+_LIKE: Final = {0x2010: "-", 0x2212: "-", 0x2018: "'", 0x2019: "'", 0x02BC: "'"}
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 _PUNCTUATION: Final = frozenset("#,()[]")
 _SILENT: Final = _ARTICLES | _PUNCTUATION
@@ -299,22 +299,30 @@ def first_conflict(members: Iterable[Sequence[str]], *, rules: MarkRules) -> Con
     that do not share aliases: members are compared only within a base, one for each set of marks
     and of names that others have too.
     """
-    buckets: dict[tuple[str, ...], dict[int, tuple[MarkKey, frozenset[str]]]] = defaultdict(dict)
-    for at, names in enumerate(members):
-        key, folded = _read_names(tuple(names), rules)
-        buckets[key.base][at] = key, folded
+    every = [tuple(names) for names in members]
+    buckets: dict[tuple[str, ...], dict[int, MarkKey]] = defaultdict(dict)
+    for at, names in enumerate(every):
+        key = _key_of(names[0], rules)
+        buckets[key.base][at] = key
     for bucket in buckets.values():
-        if len({key for key, _ in bucket.values()}) > 1:
-            found = _conflict_in(bucket, rules)
+        if len(set(bucket.values())) > 1:
+            found = _conflict_in(
+                {at: (key, _folded(every[at])) for at, key in bucket.items()}, rules
+            )
             if found is not None:
                 return found
     return None
 
 
-@functools.lru_cache(maxsize=8192)  # one candidate can stand in many proposed groups
-def _read_names(names: tuple[str, ...], rules: MarkRules) -> tuple[MarkKey, frozenset[str]]:
-    key = mark_key(names[0] if names else "", rules=rules)
-    return key, frozenset(filter(None, map(fold_name, names)))
+# Both are cached because one candidate can stand in many proposed groups.
+@functools.lru_cache(maxsize=8192)
+def _key_of(name: str, rules: MarkRules) -> MarkKey:
+    return mark_key(name, rules=rules)
+
+
+@functools.lru_cache(maxsize=8192)
+def _folded(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(filter(None, map(fold_name, names)))
 
 
 def fold_name(name: str) -> str:
@@ -350,8 +358,10 @@ def _contradiction(a: MarkKey, b: MarkKey, rules: MarkRules) -> MarkKind | None:
     words = len(a.base) + titled
     counted = _counted(ours)
     if counted and counted == _counted(theirs):  # Henry VIII and Henry the 8th
-        ours = {mark: value for mark, value in ours.items() if mark[0] not in _COUNTS}
-        theirs = {mark: value for mark, value in theirs.items() if mark[0] not in _COUNTS}
+        ours, theirs = (
+            {mark: value for mark, value in marks.items() if mark[0] not in _COUNTS}
+            for marks in (ours, theirs)
+        )
     for kind, axis in sorted(ours.keys() | theirs.keys()):
         left, right = ours.get((kind, axis)), theirs.get((kind, axis))
         if left is None or right is None:

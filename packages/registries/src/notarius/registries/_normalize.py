@@ -77,7 +77,8 @@ class RegistryNormalizer(Generic[C, E]):
         """Take the rules and the candidates, in input order."""
         self._rules = rules
         self._candidates = tuple(candidates)
-        if len((rules.domain_rule or "").encode()) > DOMAIN_RULE_MAX_BYTES:
+        told = rules.domain_rule
+        if told is not None and len(told.encode()) > DOMAIN_RULE_MAX_BYTES:
             message = f"`domain_rule` is too long; at most {DOMAIN_RULE_MAX_BYTES} bytes are told"
             raise ContractError(message)
         source_ids = {candidate.source_id for candidate in self._candidates}
@@ -86,7 +87,7 @@ class RegistryNormalizer(Generic[C, E]):
             raise ContractError(message)
         for candidate in self._candidates:
             rules.require(candidate)
-        self.contract = ReconciliationContract()
+        self.contract: ReconciliationContract = ReconciliationContract()
         self.request: ReconciliationRequest = build_request(
             rules.subject,
             [

@@ -56,17 +56,23 @@ CURRENCY_PROBES: Final = (
 WEIGHT_PROBES: Final = (
     ("gold", ("a coin",)),
     ("Gold", ("1lb of gold.",)),
-    ("Gold", ("", "Gold, 50 gp, 1 lb.")),
+    ("the gold", ("a coin", "Gold, 50 gp, 1 lb.")),
     ("the silver", ("two Silver ingots",)),
     ("gold piece", ("1 lb. of gold",)),
-    ("gold", ("50 to the pound",)),
-    ("gold", ("5 gold for 1 lb. of flour",)),
-    ("gold", ("20 pounds of gold coins",)),
-    ("gold", ("Gold (1 lb.), 50 gp",)),
-    ("gold", ("the bar. Gold changed hands",)),
-    ("gold", ("Gold: 250 coins, 5 lb.",)),
-    ("gold", ("a pound of the refined gold",)),
+    *(
+        ("gold", (about,))
+        for about in (
+            "50 to the pound",
+            "5 gold for 1 lb. of flour",
+            "20 pounds of gold coins",
+            "Gold (1 lb.), 50 gp",
+            "the bar. Gold changed hands",
+            "Gold: 250 coins, 5 lb.",
+            "a pound of the refined gold",
+        )
+    ),
 )
+"""Names of coins, and what is said about an item of that name."""
 UNNAMED_PROBES: Final = ("North March scrip", "South March scrip")
 MARK_PROBES: Final = (
     "Cell 3",

@@ -47,6 +47,7 @@ CURRENCY_GUIDANCE: Final = (
     "separate groups, and never put coins together with anything that is not money (a gold ring "
     "is no coin). Amounts do not matter: 5 gold coins and 20 gold coins are the same kind."
 )
+"""The rule that a model is told when money was mixed."""
 CURRENCY_REASON: Final = "different kinds of money, or money and something else"
 UNKNOWN_COIN: Final = "money that no kind of coin is named for"
 SEVERAL_COINS: Final = "money of several kinds of coins"
@@ -179,12 +180,11 @@ class RegistryRules(Generic[C, E]):
     def _refusal_of(
         self, names: Sequence[str], aliases: Mapping[str, tuple[str, ...]] = NO_ALIASES
     ) -> TypedRefusal | None:
-        ids = request_ids(len(names))
         found = [
-            self.candidate_type(source_id=i, name=name, aliases=aliases.get(name, ()))
-            for i, name in zip(ids, names, strict=True)
+            self.candidate_type(source_id=name, name=name, aliases=aliases.get(name, ()))
+            for name in names
         ]
-        return self.refusal(ids, found)
+        return self.refusal(request_ids(len(names)), found)
 
 
 class NpcRules(RegistryRules[NpcCandidate, NpcEntry]):
@@ -192,10 +192,10 @@ class NpcRules(RegistryRules[NpcCandidate, NpcEntry]):
 
     kind = "npc"
     schema = "notarius.registry.npc.v1"
-    subject = Subject(
+    subject: ClassVar[Subject] = Subject(
         one="person", many="people", example=("Old Tom", "Mira", "Thomas Reed the miller")
     )
-    mark_rules = MARK_RULES["npc"]
+    mark_rules: ClassVar[MarkRules] = MARK_RULES["npc"]
     candidate_type = NpcCandidate
     entry_type = NpcEntry
 
@@ -205,10 +205,10 @@ class LocationRules(RegistryRules[LocationCandidate, LocationEntry]):
 
     kind = "location"
     schema = "notarius.registry.location.v1"
-    subject = Subject(
+    subject: ClassVar[Subject] = Subject(
         one="place", many="places", example=("the old mill", "Reedford", "Mill of Reedford")
     )
-    mark_rules = MARK_RULES["location"]
+    mark_rules: ClassVar[MarkRules] = MARK_RULES["location"]
     candidate_type = LocationCandidate
     entry_type = LocationEntry
 
@@ -222,11 +222,11 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
 
     kind = "item"
     schema = "notarius.registry.item.v1"
-    subject = Subject(
+    subject: ClassVar[Subject] = Subject(
         one="item", many="items", example=("healing draught", "rope", "Draught of Healing")
     )
-    domain_rule = CURRENCY_GUIDANCE
-    mark_rules = MARK_RULES["item"]
+    domain_rule: ClassVar[str | None] = CURRENCY_GUIDANCE
+    mark_rules: ClassVar[MarkRules] = MARK_RULES["item"]
     candidate_type = ItemCandidate
     entry_type = ItemEntry
 
@@ -315,12 +315,7 @@ class ItemRules(RegistryRules[ItemCandidate, ItemEntry]):
         """Return fixed candidates, money among them that says so and money that does not."""
         coins = self._currency.coinages[:2]
         declared = [
-            ItemCandidate(
-                source_id=f"d{coin.code}",
-                name="a purse",
-                item_kind=ItemKind.CURRENCY,
-                denomination=coin.code,
-            )
+            ItemCandidate(source_id=f"d{coin.code}", name="a purse", denomination=coin.code)
             for coin in coins
         ]
         names = [ItemCandidate(source_id=f"n{coin.code}", name=coin.label) for coin in coins]

@@ -40,7 +40,7 @@ class FakeClock:
 
     def __init__(self, now: float = 0.0) -> None:
         """Begin at `now`."""
-        self.now = now
+        self.now: float = now
 
     def monotonic(self) -> float:
         """Return the time that was set."""
@@ -53,6 +53,7 @@ class FakeClock:
 
 Answer: TypeAlias = str | Reply | Produced | BaseException
 Step: TypeAlias = Answer | Callable[[ProducerRequest], Answer]
+"""What a script says next: an answer, an error to raise, or a function of the request."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

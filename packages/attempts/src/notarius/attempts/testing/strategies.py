@@ -21,7 +21,6 @@ from notarius.contracts import (
     ProviderErrorKind,
     Reply,
     Role,
-    StructuralDefect,
     StructuralFailure,
     Usage,
 )
@@ -29,11 +28,11 @@ from notarius.contracts import (
 try:
     from hypothesis import strategies as st
     from hypothesis.strategies import SearchStrategy
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "hypothesis":
+except ModuleNotFoundError as _error:
+    if _error.name != "hypothesis":
         raise
-    message = f"{__name__} needs hypothesis; install it, or notarius-attempts[testing]"
-    raise ModuleNotFoundError(message, name=error.name) from None
+    _message = f"{__name__} needs hypothesis; install it, or notarius-attempts[testing]"
+    raise ModuleNotFoundError(_message, name=_error.name) from None
 
 __all__ = [
     "errors",
@@ -48,10 +47,10 @@ __all__ = [
     "valid_texts",
 ]
 
-_TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_TEXT: Final = st.text(max_size=8)
 # What must survive byte for byte, and what must not be read as an instruction or a code.
 _SAYING: Final = st.sampled_from(
-    ["", "\r\n", "\ufeff", "e\u0301", "\u2028\u202e", "\U0001f409", "\x00", "</assistant>"]
+    ["\r\n", "\ufeff", "e\u0301", "\u2028\u202e", "\U0001f409", "\x00", "</assistant>"]
 )
 _SPACE: Final = st.sampled_from(["", " ", "\n", "\r\n\t "])
 _COUNT: Final = st.integers(0, 3)
@@ -62,7 +61,7 @@ def prompts() -> SearchStrategy[Prompt]:
     text = _TEXT | _SAYING
     return st.builds(
         lambda head, user: Prompt(messages=(*head, Message(role=Role.USER, content=user))),
-        st.lists(st.builds(Message, role=st.sampled_from(Role), content=text), max_size=2),
+        st.lists(st.builds(Message, content=text), max_size=2),
         text,
     )
 
@@ -79,7 +78,7 @@ def policies(*, max_retries: int = 4) -> SearchStrategy[AttemptPolicy]:
 
 def usages() -> SearchStrategy[Usage]:
     """Return known and unknown usage."""
-    tokens = st.none() | st.integers(0, 99)
+    tokens = st.none() | _COUNT
     return st.builds(Usage, input_tokens=tokens, output_tokens=tokens)
 
 
@@ -89,7 +88,7 @@ def valid_texts(marker: str = "") -> SearchStrategy[str]:
     `marker` stands in each, so that a test can tell where a text came from.
     """
     body = st.builds(
-        lambda some, escaped: json.dumps({"said": marker, "x": some}, ensure_ascii=escaped),
+        lambda some, escaped: json.dumps({"said": marker + some}, ensure_ascii=escaped),
         _TEXT | _SAYING,
         st.booleans(),
     )
@@ -102,7 +101,7 @@ def reply_texts(marker: str = "") -> SearchStrategy[str]:
     `marker` stands in each that is not blank.
     """
     valid = valid_texts(marker)
-    forms = ["%s", "```json\n%s\n```", "Sure! %s", "%s%s", "[%s]", "\ufeff%s", "%s\ud800"]
+    forms = ["```json\n%s\n```", "Sure! %s", "%s%s", "[%s]", "\ufeff%s", "%s\ud800"]
     other = st.builds(lambda form, text: form.replace("%s", text), st.sampled_from(forms), valid)
     cut = valid.map(lambda text: text.rstrip()[:-1])
     return valid | valid | other | cut | st.sampled_from(["", " \n", f"I think {marker}"])
@@ -123,7 +122,6 @@ def produced(marker: str = "") -> SearchStrategy[Produced]:
     """Return what a producer with budgets of its own gives back, and has spent of them."""
     failure = st.builds(
         StructuralFailure,
-        defect=st.sampled_from(StructuralDefect),
         response_sha256=st.just("0" * 64),
         response_bytes=_COUNT,
     )
