@@ -15,7 +15,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -66,6 +66,32 @@ def _damaged(document: bytes) -> SearchStrategy[bytes]:
 def damaged() -> Callable[[bytes], SearchStrategy[bytes]]:
     """Make a strategy of damaged copies of a document."""
     return _damaged
+
+
+_FED: Final[dict[str, list[int]]] = {}
+
+
+@pytest.fixture(scope="session")
+def fed() -> Callable[[str, bytes | str], None]:
+    """Count what was made up for a reader, and its bytes; the sum stands at the end of a run."""
+
+    def count(reader: str, data: bytes | str) -> None:
+        size = len(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+        cases, total = _FED.get(reader, [0, 0])
+        _FED[reader] = [cases + 1, total + size]
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much was fed to which reader."""
+    if not _FED:
+        return
+    each = [f"{reader} {cases:,}/{size:,}" for reader, (cases, size) in sorted(_FED.items())]
+    cases, size = (sum(column) for column in zip(*_FED.values(), strict=True))
+    terminalreporter.write_line(
+        f"FUZZED: {cases:,} cases, {size:,} bytes (cases/bytes of each: {', '.join(each)})"
+    )
 
 
 @pytest.fixture(scope="session")

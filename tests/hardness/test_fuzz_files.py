@@ -26,6 +26,7 @@ from notarius.pipeline._diff import difference_lines
 from notarius.pipeline._verify import verification_lines
 
 Damaged: TypeAlias = Callable[[bytes], SearchStrategy[bytes]]
+Fed: TypeAlias = Callable[[str, bytes], None]
 Obeyed: TypeAlias = Callable[[str], list[str]]
 HARD = settings.get_profile("hardness")
 LISTS = {
@@ -102,6 +103,7 @@ def pages(document: bytes) -> SearchStrategy[bytes]:
 @given(data=st.data())
 def test_damaged_checkpoints_hold_what_was_put_or_say_so(
     damaged: Damaged,
+    fed: Fed,
     campaign: Path,
     checkpoints: dict[str, Remembered],
     work_folder: Path,
@@ -111,6 +113,7 @@ def test_damaged_checkpoints_hold_what_was_put_or_say_so(
     assert len(checkpoints) == len(LISTS)
     whole = (work_folder / "checkpoints").read_bytes()
     spoilt = data.draw(pages(whole) | damaged(whole) | st.binary(min_size=1, max_size=200))
+    fed("checkpoint file", spoilt)
     file = work_folder / "spoilt"
     for left in work_folder.glob("spoilt*"):
         left.unlink()
@@ -170,12 +173,18 @@ def files_of(folder: Path) -> list[str]:
 @HARD
 @given(data=st.data())
 def test_damaged_results_are_told_of(
-    damaged: Damaged, obeyed: Obeyed, results: Path, work_folder: Path, data: st.DataObject
+    damaged: Damaged,
+    obeyed: Obeyed,
+    fed: Fed,
+    results: Path,
+    work_folder: Path,
+    data: st.DataObject,
 ) -> None:
     """Whatever stands in a file of results, checking and comparing come to an end in words."""
     name = data.draw(st.sampled_from(files_of(results)))
     whole = (results / name).read_bytes()
     spoilt = data.draw(damaged(whole) | st.binary(max_size=200))
+    fed("verify and diff", spoilt)
     copy = work_folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(results, copy)

@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from notarius.pipeline import Config, InputError, check_campaign
 
 Damaged: TypeAlias = Callable[[bytes], SearchStrategy[bytes]]
+Fed: TypeAlias = Callable[[str, bytes], None]
 Obeyed: TypeAlias = Callable[[str], list[str]]
 HARD = settings.get_profile("hardness")
 RECORDS = [
@@ -69,6 +70,7 @@ def require_readable(told: tuple[str, ...], source: Path, obeyed: Obeyed) -> Non
 def test_any_bytes_of_a_candidate_file_have_an_answer(
     damaged: Damaged,
     obeyed: Obeyed,
+    fed: Fed,
     work_folder: Path,
     data: st.DataObject,
     kind: str,
@@ -80,20 +82,23 @@ def test_any_bytes_of_a_candidate_file_have_an_answer(
     folder = work_folder / f"candidates-{kind}"
     folder.mkdir(exist_ok=True)
     source = folder / f"{kind}.jsonl"
-    source.write_bytes(b"\xef\xbb\xbf" * bom + content)
+    content = b"\xef\xbb\xbf" * bom + content
+    fed("candidate file", content)
+    source.write_bytes(content)
     require_readable(problems_of(folder), source, obeyed)
 
 
 @HARD
 @given(data=st.data(), raw=st.booleans())
 def test_any_bytes_of_a_configuration_have_an_answer(
-    damaged: Damaged, obeyed: Obeyed, work_folder: Path, data: st.DataObject, raw: bool
+    damaged: Damaged, obeyed: Obeyed, fed: Fed, work_folder: Path, data: st.DataObject, raw: bool
 ) -> None:
     """Whatever `notarius.toml` holds, it is read or what is wrong with it is told."""
     # A number of thousands of digits is left out: it is told of elsewhere.
     content = data.draw(
         (st.binary(max_size=200) if raw else damaged(TOML)).filter(lambda it: b"9" * 4300 not in it)
     )
+    fed("configuration", content)
     folder = work_folder / "configured"
     folder.mkdir(exist_ok=True)
     (folder / "npc.jsonl").write_bytes(GOOD)

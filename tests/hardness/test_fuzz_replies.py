@@ -43,6 +43,7 @@ from notarius.registries import (
 )
 
 Damaged: TypeAlias = Callable[[bytes], SearchStrategy[bytes]]
+Fed: TypeAlias = Callable[[str, bytes | str], None]
 Grows: TypeAlias = Callable[..., float]
 Peak: TypeAlias = Callable[[Callable[[], Any]], SimpleNamespace]
 HARD = settings.get_profile("hardness")
@@ -113,12 +114,13 @@ def require_sound(verdict: Any, source_ids: list[str]) -> None:  # noqa: ANN401 
     text=st.none() | st.text(st.characters(exclude_categories=()), max_size=60),
 )
 def test_any_reply_has_a_verdict(
-    damaged: Damaged, data: st.DataObject, kind: RegistryKind, text: str | None
+    damaged: Damaged, fed: Fed, data: st.DataObject, kind: RegistryKind, text: str | None
 ) -> None:
     """Whatever a model writes, candidates are neither lost nor doubled."""
     if text is None:
         # Half of a pair stands for each byte that is no UTF-8.
         text = data.draw(damaged(REPLY.encode())).decode(errors="surrogateescape")
+    fed("reply", text)
     normalizer = normalizer_of(kind, NAMES)
     require_sound(judged(normalizer, text), [f"s{number}" for number in range(len(NAMES))])
 
@@ -126,10 +128,11 @@ def test_any_reply_has_a_verdict(
 @HARD
 @given(data=st.data(), raw=st.booleans())
 def test_any_response_body_is_a_reply_or_a_bad_envelope(
-    damaged: Damaged, data: st.DataObject, raw: bool
+    damaged: Damaged, fed: Fed, data: st.DataObject, raw: bool
 ) -> None:
     """Whatever bytes a server sends, a reply or the one error for it comes out."""
     body = data.draw(st.binary(max_size=200) if raw else damaged(ENVELOPE))
+    fed("response", body)
     try:
         reply = parse_envelope(body)
     except ProviderError as error:
@@ -168,7 +171,9 @@ JSON = st.recursive(
     ),
     value=JSON,
 )
-def test_any_value_anywhere_in_an_envelope_has_an_answer(place: str, value: object) -> None:
+def test_any_value_anywhere_in_an_envelope_has_an_answer(
+    fed: Fed, place: str, value: object
+) -> None:
     """A field of another type is no crash, wherever it stands."""
     known: dict[str, Any] = {"content": "{}", "refusal": None, "finish_reason": "stop", "tokens": 1}
     known |= {place: value}
@@ -179,8 +184,10 @@ def test_any_value_anywhere_in_an_envelope_has_an_answer(place: str, value: obje
         "choices": known.get("choices", [known.get("choice", choice)]),
         "usage": known.get("usage", usage),
     }
+    body = json.dumps(known.get("", envelope)).encode()
+    fed("response", body)
     try:
-        reply = parse_envelope(json.dumps(known.get("", envelope)).encode())
+        reply = parse_envelope(body)
     except ProviderError as error:
         assert error.kind is ProviderErrorKind.BAD_ENVELOPE  # noqa: PT017 - one of two good ends
     else:

@@ -1,4 +1,6 @@
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -94,6 +96,45 @@ def test_an_async_cancel_is_never_swallowed(waiting: bool) -> None:
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled_soon())
     assert len(calls) == 1
+
+
+LOOKING_UP = """
+import asyncio, threading, time
+from types import SimpleNamespace
+from notarius.contracts import OperationCancelledError
+from notarius.llmruntime import BlockingBackend, ChatCall
+
+class LooksUp:
+    async def acomplete(self, call):
+        begun.set()
+        await asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+
+    async def aclose(self):
+        pass
+
+def close():
+    begun.wait()
+    backend.close()
+
+begun = threading.Event()
+backend = BlockingBackend(LooksUp())
+threading.Thread(target=close).start()
+try:
+    backend.complete(
+        ChatCall(messages=(), schema_name="any", schema_json="{}"),
+        cancellation=SimpleNamespace(subscribe=lambda callback: lambda: None),
+    )
+except OperationCancelledError:
+    print("cancelled")
+"""
+
+
+def test_what_can_not_be_interrupted_is_not_waited_for() -> None:
+    """A name that is being looked up holds neither the caller nor the end of the program."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKING_UP], capture_output=True, check=False, text=True, timeout=50
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cancelled\n", "")
 
 
 def test_without_time_nothing_is_sent(ask: Ask, world: str) -> None:

@@ -57,6 +57,12 @@ class ScriptedModel:
         return [(m.role.value, m.content) for m in self.calls[number - 1].messages]
 
 
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key of whoever runs the tests."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
 @pytest.fixture
 def candidate_file(tmp_path: Path) -> Callable[..., Path]:
     """Write a candidate file: records, or bytes as they are."""

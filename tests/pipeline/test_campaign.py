@@ -2,8 +2,10 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -244,6 +246,37 @@ def test_a_long_list_is_asked_about_in_parts(tmp_path: Path, out: Path, at_once:
     held = json.loads((out / "npc" / "registry.json").read_bytes())["entries"]
     assert [entry["source_ids"] for entry in held] == [[f"s-npc-{n}"] for n in range(len(names))]
     assert verify(out).ok
+
+
+@pytest.mark.parametrize(("model", "usual"), [("openai:any", 4), ("similarity", 1)])
+def test_a_server_is_asked_four_things_at_a_time(
+    campaign: Path, out: Path, model: str, usual: int
+) -> None:
+    """Unless another number is said; what runs on this machine gets one after the other."""
+    names = [f"{name} of the {n}. house" for n in range(60) for name in ("Ada", "Bo")]
+    (campaign / "npc.jsonl").write_text(lines("npc", names))
+    lock, all_there = threading.Lock(), threading.Event()
+    asking: set[int] = set()
+    most = 0
+
+    def complete(call: object, *, cancellation: object) -> Reply:
+        nonlocal most
+        with lock:
+            asking.add(id(call))
+            most = max(most, len(asking))
+        if most == usual:
+            all_there.set()
+        assert all_there.wait(30)
+        time.sleep(0.02)  # for one too many to come
+        with lock:
+            asking.remove(id(call))
+        return Reply(text=proposal([]), finish_reason=FinishReason.STOP)
+
+    options = Config(model=model, context_tokens=8000)
+    settings = RunSettings(campaign=campaign, out=out, options=options)
+    summary = run_campaign(settings, backend=lambda *_: SimpleNamespace(complete=complete))
+    assert summary.parts > usual
+    assert most == usual
 
 
 def test_threads_and_processes_write_what_one_thread_writes(campaign: Path, tmp_path: Path) -> None:

@@ -250,8 +250,44 @@ def test_a_backend_that_can_not_be_made_later_on_leaves_the_rest(
     assert verify(out).ok
 
 
-def test_a_remembered_result_of_another_shape_is_told_of(fill: Fill, out: Path) -> None:
-    """A row that is whole but holds no entries of its registry is damage like any other.
+def another_shape(registry: Any) -> None:  # noqa: ANN401 - JSON, here and below
+    """Have something that is no entry."""
+    registry["entries"] = [{"nothing": "here"}]
+
+
+def another_schema(registry: Any) -> None:  # noqa: ANN401
+    """Say that it is a registry of another kind."""
+    registry["schema"] = "notarius.registry.npc.v1"
+
+
+def another_candidate(registry: Any) -> None:  # noqa: ANN401
+    """Hold somebody who was never asked about."""
+    registry["entries"][0]["source_ids"] = ["stranger"]
+
+
+def nobody(registry: Any) -> None:  # noqa: ANN401
+    """Hold no candidate at all."""
+    registry["entries"] = []
+
+
+def one_twice(registry: Any) -> None:  # noqa: ANN401
+    """Hold a candidate in two entries."""
+    registry["entries"][1]["source_ids"] += registry["entries"][0]["source_ids"]
+
+
+def an_empty_entry(registry: Any) -> None:  # noqa: ANN401
+    """Hold an entry of no candidate beside the others."""
+    registry["entries"].append(registry["entries"][0] | {"source_ids": []})
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [another_shape, another_schema, another_candidate, nobody, one_twice, an_empty_entry],
+)
+def test_a_remembered_result_that_is_none_of_this_list_is_told_of(
+    fill: Fill, out: Path, forge: Callable[[Any], None]
+) -> None:
+    """A row that is whole but holds not what was asked is damage like any other.
 
     It is found before another registry is written.
     """
@@ -263,13 +299,15 @@ def test_a_remembered_result_of_another_shape_is_told_of(fill: Fill, out: Path) 
     with Checkpoints.open(file) as checkpoints:
         results = {key: checkpoints.get(key) for (key,) in rows}
     file.unlink()
-    damaged = msgspec.Raw(canonical_json({"schema": "any", "entries": [{"nothing": "here"}]}))
     item = rows[-1][0]
     with Checkpoints.open(file) as checkpoints:
         for key, found in results.items():
             assert found is not None
-            registry = damaged if key == item else found.registry
-            checkpoints.put(key, msgspec.structs.replace(found, registry=registry))
+            registry = json.loads(bytes(found.registry))
+            if key == item:
+                forge(registry)
+            raw = msgspec.Raw(canonical_json(registry))
+            checkpoints.put(key, msgspec.structs.replace(found, registry=raw))
     before = {path: path.read_bytes() for path in out.rglob("*.json")}
     for look in (
         lambda: run_campaign(settings, backend=Backend()),

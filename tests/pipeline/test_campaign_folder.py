@@ -1,5 +1,6 @@
 """What lies in a campaign's folder: every list is read or told, and so is every setting."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from notarius.pipeline import Config, InputError, check_campaign, cli
+from notarius.pipeline._campaign import read_campaign
 
 GOOD = '{"source_id": "a", "name": "Orla Venn"}\n'
 Check = Callable[..., tuple[int, str]]
@@ -142,11 +144,9 @@ def test_a_folder_with_the_name_of_a_list_is_told(folder: Path, check: Check) ->
     ("text", "key", "said"),
     [
         ("base-url = 'http://127.0.0.1:9/v1'\n", "base-url", "is for a model `openai:NAME`"),
-        ("api-key-env = 'PATH'\n", "api-key-env", "is for a model `openai:NAME`"),
         ("model = 'gpt'\n", "model", "use `similarity`, `openai:NAME` or `llama:FILE.gguf`"),
         ("model = 'llama:/none.gguf'\n", "model", "no file /none.gguf"),
         ("model = 'openai:m'\nbase-url = 'x'\n", "base-url", "give an address such as"),
-        ("model = 'openai:m'\napi-key-env = 'NONE_X'\n", "api-key-env", "no variable of this name"),
     ],
 )
 def test_a_setting_of_the_file_is_told_as_one(
@@ -167,7 +167,7 @@ def test_an_option_is_told_as_one(folder: Path, check: Check) -> None:
     assert (status, said.partition(": give")[0]) == (2, "error: --base-url")
 
 
-SERVED = "model = 'openai:m'\nbase-url = 'http://127.0.0.1:9/v1'\napi-key-env = 'PATH'\n"
+SERVED = "model = 'openai:m'\nbase-url = 'http://127.0.0.1:9/v1'\n"
 
 
 @pytest.mark.parametrize("text", [SERVED, SERVED.partition("\n")[2]])
@@ -188,3 +188,91 @@ def test_another_model_of_a_server_has_the_settings_of_the_file() -> None:
     assert named == replace(file, model="openai:n")
     assert Config(model="llama:x.gguf").over(file) == Config(model="llama:x.gguf")
     assert Config(at_once=2).over(file) == replace(file, at_once=2)
+
+
+# -------------------------------------------------------------------------------- keys
+
+
+@pytest.fixture
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two variables that hold something secret."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("OTHER_KEY", "sk-other")
+
+
+@pytest.mark.usefixtures("_keys")
+@pytest.mark.parametrize("key", ["api-key-env", "api_key_env"])
+@pytest.mark.parametrize("server", ["", SERVED, "model = 'openai:m'\n"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--model", "openai:m", "--base-url", "http://127.0.0.1:9/v1"),
+        ("--model", "openai:m", "--api-key-env", "OTHER_KEY"),
+    ],
+)
+def test_a_file_can_not_choose_what_is_sent_as_a_key(
+    folder: Path, check: Check, key: str, server: str, options: tuple[str, ...]
+) -> None:
+    """Not even to an address that the user named, which is not for each of the user's secrets."""
+    (folder / "notarius.toml").write_text(f"{server}{key} = 'AWS_SECRET_ACCESS_KEY'\n")
+    status, said = check(*options)
+    assert status == 2
+    line = server.count("\n") + 1
+    assert said.startswith(f"error: {folder / 'notarius.toml'}, line {line}: `{key}`: a file can't")
+    assert said.endswith("remove it there, and give --api-key-env\n")
+    assert "AWS" not in said
+
+
+@pytest.mark.usefixtures("_keys")
+@pytest.mark.parametrize("options", [(), ("--model", "openai:n"), ("--context-tokens", "9000")])
+def test_a_key_is_not_sent_where_a_file_says(
+    folder: Path, check: Check, options: tuple[str, ...]
+) -> None:
+    """The usual key is for the usual server: which other one gets it is said by the user."""
+    (folder / "notarius.toml").write_text(SERVED)
+    status, said = check(*options)
+    assert status == 2
+    assert said.startswith(
+        f"error: {folder / 'notarius.toml'}: `base-url`: the key in OPENAI_API_KEY"
+    )
+    assert "secret" not in said
+    assert check("--api-key-env", "OPENAI_API_KEY", *options)[0] == 0
+
+
+CHOSEN = [
+    ("model = 'openai:m'\n", (), "sk-secret"),
+    ("", ("--model", "openai:m", "--base-url", "http://127.0.0.1:9/v1"), "sk-secret"),
+    ("model = 'openai:m'\n", ("--base-url", "http://127.0.0.1:9/v1"), "sk-secret"),
+    (SERVED, ("--base-url", "http://127.0.0.1:8/v1"), "sk-secret"),
+    (SERVED, ("--base-url", "http://127.0.0.1:9/v1"), "sk-secret"),
+    (SERVED, ("--api-key-env", "OPENAI_API_KEY"), "sk-secret"),
+    (SERVED, ("--api-key-env", "OTHER_KEY"), "sk-other"),
+    (SERVED, ("--api-key-env", "OTHER_KEY", "--base-url", "http://127.0.0.1:8/v1"), "sk-other"),
+]
+
+
+@pytest.mark.usefixtures("_keys")
+@pytest.mark.parametrize(("text", "options", "key"), CHOSEN)
+def test_a_key_is_sent_where_the_user_says(
+    folder: Path, text: str, options: tuple[str, ...], key: str
+) -> None:
+    """By the address or by the variable, and to the usual server without a word."""
+    (folder / "notarius.toml").write_text(text)
+    names = [name.removeprefix("--").replace("-", "_") for name in options[::2]]
+    said = Config(**dict(zip(names, options[1::2], strict=True)))  # type: ignore[arg-type]  # all texts
+    _, choice = read_campaign(folder).under(said)
+    assert choice.key == key
+
+
+def test_a_key_that_appears_later_is_not_sent_where_a_file_says(
+    folder: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one of a worker, whose environment is another."""
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    (folder / "notarius.toml").write_text(SERVED)
+    assert check()[0] == 0
+    _, choice = read_campaign(folder).under(Config())
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    there = pickle.loads(pickle.dumps(choice))  # noqa: S301 - what was just written
+    assert (choice.key, there.key) == (None, None)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -56,6 +56,36 @@ with Checkpoints.open(path) as checkpoints:
     for number in range(count):
         checkpoints.put(f"{who}-{number}", result)
         print(f"{who}-{number}", flush=True)
+"""
+# For each line on its standard input, does so in a process of its own, whose number it says first,
+# and says at last how that ended. Python is started and everything imported only once.
+LAUNCHER = f"""
+import os, sys
+import msgspec, notarius.pipeline._checkpoints
+program = compile({PROGRAM!r}, "program", "exec")
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        sys.argv, sys.stdin = ["", *line.split("\\t")], open(os.devnull)
+        print(os.getpid(), flush=True)
+        exec(program)
+    end = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print("\\nended", end, flush=True)
+"""
+# Does so in eight processes, all of which begin when standard input is closed.
+TOGETHER = f"""
+import os, sys
+import msgspec, notarius.pipeline._checkpoints
+program = compile({PROGRAM!r}, "program", "exec")
+children = []
+for who in range(8):
+    child = os.fork()
+    if not child:
+        sys.argv = ["", sys.argv[1], str(who), "5"]
+        exec(program)
+        os._exit(0)
+    children.append(child)
+sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
 """
 
 
@@ -460,6 +490,18 @@ def test_a_row_that_is_no_result_is_an_error(filled: Path, payload: bytes) -> No
         assert "damaged" in require_untouched(filled, lambda: checkpoints.get("poor"))
 
 
+def test_what_a_damaged_file_says_is_told_in_short(filled: Path) -> None:
+    """The reason can quote the file: it is one line, not long, and writes to no terminal."""
+    name = "one\ntwo\x1b]0;three\x07" + " and more" * 1000
+    with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_master VALUES ('table', ?, 'x', 2, 'x')", [name])
+    message = require_untouched(filled, lambda: use_all(filled))
+    assert "one two ]0;three and more" in message
+    assert message.isprintable()
+    assert len(message) < len(str(filled)) + 400
+
+
 def use_all(path: Path) -> None:
     """Open a file, read every result, and write one."""
     with Checkpoints.open(path) as checkpoints:
@@ -669,19 +711,24 @@ def require_whole(path: Path, keys: Iterable[str]) -> None:
     assert execute(path, "PRAGMA integrity_check") == [("ok",)]
 
 
+@POSIX_ONLY
 @pytest.mark.parametrize("empty", [False, True])
 def test_processes_open_a_new_file_at_once(path: Path, empty: bool) -> None:
     """Eight of them make it, share it and end well, whether it is missing or empty."""
     path.parent.mkdir()
     if empty:
         path.touch()
-    with ExitStack() as stack:
-        processes = [stack.enter_context(start(path, f"{who}", 5)) for who in range(8)]
-        for process in processes:
-            begin(process)
-        ends = [process.communicate(timeout=60) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 8
-    assert {err for _, err in ends} == {""}
+    with subprocess.Popen(
+        [sys.executable, "-c", TOGETHER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(8 * len("ready\n")).count("ready") == 8
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
     require_whole(path, [f"{who}-{number}" for who in range(8) for number in range(5)])
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -706,20 +753,28 @@ def test_a_killed_writer_leaves_whole_rows(path: Path) -> None:
     """After kill -9 at any moment the file is sound, and what was reported as put is there."""
     chance = random.Random(7)  # noqa: S311 - when to kill is no secret
     reported: dict[Path, set[str]] = {}
-    for number in range(KILLS):
-        # Every fourth meets a new file and may be killed while it makes it; the others put.
-        place = path.with_name(f"{number // 4}.sqlite")
-        with start(place, f"{number}", 10**6) as process:
-            assert process.stdout is not None
-            begin(process)
-            said = process.stdout.readline() if number % 4 else ""
+    with subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as launcher:
+        assert launcher.stdin is not None
+        assert launcher.stdout is not None
+        for number in range(KILLS):
+            # Every fourth meets a new file and may be killed while it makes it; the others put.
+            place = path.with_name(f"{number // 4}.sqlite")
+            launcher.stdin.write(f"{place}\t{number}\t{10**6}\n")
+            launcher.stdin.flush()
+            writer = int(launcher.stdout.readline())
+            assert launcher.stdout.readline() == "ready\n"
+            said = launcher.stdout.readline() if number % 4 else ""
             time.sleep(chance.uniform(0.0, 0.06))
-            process.kill()
-            said += process.stdout.read()
-        keys = said.split("\n")[:-1]  # what follows the last line end is half a line
-        assert process.returncode == -signal.SIGKILL
-        reported.setdefault(place, set()).update(keys)
-        require_whole(place, reported[place])
+            os.kill(writer, signal.SIGKILL)
+            while not (line := launcher.stdout.readline()).startswith("ended "):
+                said += line
+            assert line == f"ended {-signal.SIGKILL}\n"
+            # Without the line end before that, what follows the last one is half a line.
+            keys = said[:-1].split("\n")[:-1]
+            reported.setdefault(place, set()).update(keys)
+            require_whole(place, reported[place])
     assert all(reported.values())
 
 

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 import random
 import signal
 import subprocess
@@ -15,17 +16,23 @@ from notarius.pipeline import Settings, reconcile
 Write = Callable[..., Path]
 KILLS = 25
 FILES = ("manifest.json", "receipt.json", "registry.json", "warnings.json")
-# Writes two results over each other without end, so that a kill often meets a write.
+# For each line on its standard input, writes two results over each other without end in a process
+# of its own, so that a kill often meets a write, and says which one that is. Python is started and
+# everything imported only once.
 PROGRAM = """
-import sys
+import os, sys
 from pathlib import Path
 from notarius.pipeline import Settings, reconcile
 *sources, out = map(Path, sys.argv[1:])
 runs = [Settings(registry="npc", candidates=source, out=out) for source in sources]
-print("ready", flush=True)
-while True:
-    for settings in runs:
-        reconcile(settings)
+reconcile(runs[0])
+for _ in sys.stdin:
+    child = os.fork()
+    while not child:
+        for settings in runs:
+            reconcile(settings)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -46,14 +53,17 @@ def test_a_killed_run_leaves_every_file_whole(
     command = [sys.executable, "-c", PROGRAM, *map(str, sources), str(out)]
     chance = random.Random(7)  # noqa: S311 - when to kill is no secret
     complete = 0
-    for _ in range(KILLS):
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(KILLS):
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            writer = int(process.stdout.readline())
             time.sleep(chance.uniform(0.0, 0.04))
-            process.kill()
-        assert process.returncode == -signal.SIGKILL
-        complete += _require_whole(out, results)
+            os.kill(writer, signal.SIGKILL)
+            assert int(process.stdout.readline()) == -signal.SIGKILL
+            complete += _require_whole(out, results)
     assert complete
     # What a killed run leaves behind is in nobody's way.
     reconcile(Settings(registry="npc", candidates=sources[0], out=out))

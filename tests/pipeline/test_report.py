@@ -60,6 +60,8 @@ HOSTILE = [
     "\u202eevil\u202c \u2066x \u200f \u061c \u2028 \u2029",
     "a\r\nb\rc\nd\te",
     "\ufffe\uffff\ufdd0 \U0001f409 e\u0301 \u05d0\u05d1",
+    "z\u200bero \u2060w\ufeffidth so\u00adft \u3164 \ufff9\U000e0041\U0001d173\u180e",
+    "me\u200cmb \u0915\u094d\u200d\u0937 \U0001f469\u200d\U0001f680 \u2764\ufe0f \u0600",
     "n" * 2000,
 ]  # fmt: skip
 
@@ -256,6 +258,10 @@ def hostile_results(folder: Path, text: str) -> Path:
     return folder
 
 
+# Also what is not yet given to a character there.
+UNSEEN_BLOCKS = [(0x2060, 0x206F), (0xFFF0, 0xFFFB), (0xE0000, 0xE00FF)]
+
+
 def as_seen(text: str) -> str:
     """Return a text with what can't be seen made visible."""
 
@@ -266,7 +272,12 @@ def as_seen(text: str) -> str:
         }
         marks = c in "\u200e\u200f\u061c\u2028\u2029" or unicodedata.category(c) == "Cs"
         none = 0xFDD0 <= ord(c) <= 0xFDEF or c in "\ufffe\uffff"
-        return c != "\n" and (unicodedata.category(c) == "Cc" or turning or marks or none)
+        thin = unicodedata.category(c) == "Cf" and unicodedata.bidirectional(c) == "BN"
+        blank = c in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+        block = any(first <= ord(c) <= last for first, last in UNSEEN_BLOCKS)
+        control = unicodedata.category(c) == "Cc" and c != "\n"
+        joiner = c in "\u200c\u200d"
+        return not joiner and (control or turning or marks or none or thin or blank or block)
 
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return "".join("\ufffd" if unseen(c) else c for c in lines)

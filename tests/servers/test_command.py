@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from notarius.pipeline import RunSettings, cli, run_campaign
+
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 Server: TypeAlias = Any  # the fixture's class can't be imported
 Run = Callable[..., SimpleNamespace]
@@ -86,6 +88,55 @@ def test_where_the_key_comes_from(
     got = notarius(*options)
     assert got.status == 0
     assert server.requests[0].headers.get("authorization") == sent
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "sent"),
+    [
+        ([], 2, []),
+        (["--api-key-env", "MY_KEY"], 0, ["Bearer sk-mine"]),
+        (["--base-url"], 0, ["Bearer sk-default"]),
+    ],
+)
+def test_the_server_of_a_campaign_gets_no_key_by_itself(
+    server: Server,
+    say: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    status: int,
+    sent: list[str],
+) -> None:
+    """A folder of somebody else may name the server; who gets a key is said by the user."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-default")
+    monkeypatch.setenv("MY_KEY", "sk-mine")
+    names = "".join(f'{{"source_id": "{name}", "name": "{name}"}}\n' for name in ("Orla", "Venn"))
+    (tmp_path / "npc.jsonl").write_text(names)
+    address = f"{server.origin}/v1"
+    (tmp_path / "notarius.toml").write_text(f'model = "openai:tiny"\nbase-url = "{address}"\n')
+    server.plays(say.chat(GROUPED))
+    given = [*options, address] if options == ["--base-url"] else options
+    assert cli.main(["run", str(tmp_path), "--out", str(tmp_path / "out"), *given]) == status
+    assert [asked.headers.get("authorization") for asked in server.requests] == sent
+
+
+def test_a_key_that_is_there_later_is_not_sent_where_a_file_says(
+    server: Server, say: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was looked at when the run began is not what a worker, or a moment later, holds."""
+    names = "".join(f'{{"source_id": "{name}", "name": "{name}"}}\n' for name in ("Orla", "Venn"))
+    (tmp_path / "npc.jsonl").write_text(names)
+    address = f"{server.origin}/v1"
+    (tmp_path / "notarius.toml").write_text(f'model = "openai:tiny"\nbase-url = "{address}"\n')
+    server.plays(say.chat(GROUPED))
+    watcher = SimpleNamespace(
+        planned=lambda _parts: monkeypatch.setenv("OPENAI_API_KEY", "sk-default"),
+        asking=lambda _part, _request: None,
+        settled=lambda _settled: None,
+    )
+    run_campaign(RunSettings(campaign=tmp_path, out=tmp_path / "out"), watcher=watcher)
+    assert os.environ["OPENAI_API_KEY"] == "sk-default"
+    assert [asked.headers.get("authorization") for asked in server.requests] == [None]
 
 
 @pytest.mark.parametrize(

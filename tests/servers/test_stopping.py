@@ -4,10 +4,13 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -30,6 +33,7 @@ pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 Server: TypeAlias = Any  # the fixture's class can't be imported
 Connect = Callable[..., BlockingBackend]
 MakeCall = Callable[..., ChatCall]
+LONG_S = 50.0
 SOON_S = 5.0
 """Much longer than stopping takes, and much shorter than what it stops."""
 
@@ -185,6 +189,23 @@ def test_a_silent_server_is_given_up_without_a_deadline_too(
     assert server.hung_up.wait(SOON_S)
 
 
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+def test_a_server_that_never_ends_is_given_up_without_a_deadline_too(
+    connect: Connect,
+    server: Server,
+    make_call: MakeCall,
+    monkeypatch: pytest.MonkeyPatch,
+    timeout_s: float | None,
+) -> None:
+    """A byte now and then is no silence, but no reply either, however far off the deadline is."""
+    monkeypatch.setattr(module, "CALL_TIMEOUT_S", 0.3)
+    server.plays(server.drip)
+    with promptly(), pytest.raises(ProviderError) as caught:
+        connect().complete(make_call(timeout_s=timeout_s), cancellation=CancelToken())
+    assert caught.value.kind is ProviderErrorKind.TIMED_OUT
+    assert server.hung_up.wait(SOON_S)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to this process")
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="only it gets signals"
@@ -202,6 +223,45 @@ def test_an_interrupt_of_the_waiting_thread_ends_the_request(
     with promptly(), pytest.raises(KeyboardInterrupt):
         connect().complete(make_call(), cancellation=CancelToken())
     assert server.hung_up.wait(SOON_S)
+
+
+LOOKING_UP = """
+import atexit, gc, socket, sys, time
+from notarius.pipeline import cli
+
+def getaddrinfo(*_args, **_named):
+    print("looking up", flush=True)
+    time.sleep(60)
+
+socket.getaddrinfo = getaddrinfo
+atexit.register(lambda: print("frozen", gc.get_freeze_count() > 0, flush=True))
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
+def test_nothing_is_waited_for_after_an_interruption(tmp_path: Path) -> None:
+    """A name that nobody resolves can't be interrupted, and does not hold the process either.
+
+    Nor does the collector, which would look through all that is there.
+    """
+    names = "".join(f'{{"source_id": "{name}", "name": "{name}"}}\n' for name in ("Orla", "Venn"))
+    (tmp_path / "npc.jsonl").write_text(names)
+    arguments = ["run", str(tmp_path), "--out", str(tmp_path / "out"), "--model", "openai:tiny"]
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOKING_UP, *arguments, "--base-url", "http://nowhere.invalid/v1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "looking up\n"
+        with promptly():
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=LONG_S)
+    assert (process.returncode, out) == (130, "frozen True\n")
+    assert err.startswith("interrupted: ")
+    assert err.count("\n") == 1
 
 
 def threads() -> list[threading.Thread]:

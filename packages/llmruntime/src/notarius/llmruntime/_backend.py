@@ -66,7 +66,7 @@ class ChatBackend(Protocol):
 
 
 class AsyncChatBackend(Protocol):
-    """The same for asyncio; it is cancelled as any coroutine is."""
+    """A `ChatBackend` for asyncio; it is cancelled as any coroutine is."""
 
     async def acomplete(self, call: ChatCall) -> Reply:
         """Return the raw reply."""

@@ -3,11 +3,15 @@
 import asyncio
 import concurrent.futures
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import ParamSpec, Protocol, Self, TypeVar
 
 from notarius.contracts import Cancellation, ContractError, OperationCancelledError, Reply
 from notarius.llmruntime._backend import AsyncChatBackend, ChatCall
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Closable(AsyncChatBackend, Protocol):
@@ -26,6 +30,7 @@ class BlockingBackend:
         """Start the loop."""
         self._backend = backend
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(_Unawaited())
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="notarius-llm", daemon=True
         )
@@ -83,6 +88,30 @@ class BlockingBackend:
     ) -> None:
         """Close it."""
         self.close()
+
+
+class _Unawaited(concurrent.futures.ThreadPoolExecutor):
+    """Threads that the end of the program does not wait for.
+
+    The loop looks up the names of servers in some, and nothing can interrupt that: a resolver that
+    does not answer would hold a program that was told to end.
+    """
+
+    def submit(
+        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> concurrent.futures.Future[T]:
+        """Begin at once, in a thread of its own."""
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - it is raised again by whoever waits
+                future.set_exception(error)
+
+        threading.Thread(target=work, name="notarius-lookup", daemon=True).start()
+        return future
 
 
 def _cancel(future: concurrent.futures.Future[Reply]) -> None:

@@ -40,7 +40,9 @@ CONNECT_TIMEOUT_S: Final = 10.0
 PORT_MAX: Final = 65_535
 """The highest port; the client crashes on a higher one."""
 SILENCE_TIMEOUT_S: Final = 600.0
-"""Seconds without a byte after which a server is given up, where no deadline is set."""
+"""Seconds without a byte after which a server is given up."""
+CALL_TIMEOUT_S: Final = 1800.0
+"""Seconds after which a server is given up, whatever it sends: some send blanks as they think."""
 
 _FINISH_REASONS: Final = {
     "stop": FinishReason.STOP,
@@ -126,13 +128,16 @@ class AsyncOpenAIBackend:
             message = "a backend is for one event loop; make another backend for another loop"
             raise ContractError(message)
         self._loop = loop
-        scope = asyncio.timeout(call.timeout_s)
+        left = math.inf if call.timeout_s is None else call.timeout_s
+        scope = asyncio.timeout(min(left, CALL_TIMEOUT_S))
         try:
             async with scope:
                 return await self._negotiate(call)
         except TimeoutError:
             if not scope.expired():
                 raise
+        if left > CALL_TIMEOUT_S:
+            raise ProviderError(ProviderErrorKind.TIMED_OUT)
         message = "the server did not answer in the time that was left"
         raise DeadlineExceededError(message)
 

@@ -1,6 +1,7 @@
 """A campaign folder: which candidate files it holds, and what its `notarius.toml` says."""
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from notarius.attempts import AttemptPolicy, TerminalPolicy
 from notarius.contracts import ContractError, Value, cut, one_line
 from notarius.pipeline._errors import InputError
 from notarius.pipeline._exchange import Budgets, rules_for
-from notarius.pipeline._models import SERVER, SIMILARITY, ModelChoice
+from notarius.pipeline._models import API_KEY_ENV, SERVER, SIMILARITY, ModelChoice
 from notarius.pipeline._outputs import KINDS
 from notarius.registries import STANDARD_COINAGES, Coinage, RegistryKind
 
@@ -23,6 +24,9 @@ CONFIG: Final = "notarius.toml"
 
 _SUFFIX: Final = ".jsonl"
 _NOWHERE: Final = "is a link to nowhere; mend it, or move it away"
+_KEY_VARIABLE: Final = "api-key-env"
+"""What the options may say and a file may not: else a folder of a stranger could have any variable
+of the environment sent to a server."""
 
 _KEY_SHOWN_MAX_BYTES: Final = 60
 _CONFIG_MAX_BYTES: Final = 16 * 1024
@@ -32,8 +36,8 @@ _CONFIG_MAX_BYTES: Final = 16 * 1024
 class Config(Value, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
     """What `notarius.toml` may say, and the options of the command that say the same.
 
-    `None` says nothing. `coinage` are coins beside the five standard ones. Raises `ValueError` on
-    a value out of its range.
+    `None` says nothing. `api_key_env` is for options alone. `coinage` are coins beside the five
+    standard ones. Raises `ValueError` on a value out of its range.
     """
 
     PRIVATE: ClassVar[frozenset[str]] = frozenset({"base_url", "api_key_env"})
@@ -67,12 +71,9 @@ class Config(Value, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fi
         What `weaker` says about a server or a context is not for a model of another kind.
         """
         if self.model is not None:
-            served = weaker.base_url is not None or weaker.api_key_env is not None
-            meant = weaker.model or (SERVER if served else self.model)
+            meant = weaker.model or (self.model if weaker.base_url is None else SERVER)
             if _kind(self.model) != _kind(meant):
-                weaker = msgspec.structs.replace(
-                    weaker, base_url=None, api_key_env=None, context_tokens=None
-                )
+                weaker = msgspec.structs.replace(weaker, base_url=None, context_tokens=None)
         said = {
             name: value
             for name, value in msgspec.structs.asdict(self).items()
@@ -80,12 +81,13 @@ class Config(Value, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fi
         }
         return msgspec.structs.replace(weaker, **said)
 
-    def choice(self) -> ModelChoice:
+    def choice(self, *, keyless: bool = False) -> ModelChoice:
         """Return the model. Raises `InputError` if what belongs to it is contradictory."""
         return ModelChoice(
             name=self.model or SIMILARITY,
             base_url=self.base_url,
             api_key_env=self.api_key_env,
+            keyless=keyless,
             context_tokens=self.context_tokens,
         )
 
@@ -114,17 +116,26 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     sources: Mapping[RegistryKind, tuple[Path, ...]]
 
-    def under(self, options: Config) -> Config:
-        """Return what the folder says where the options say nothing.
+    def under(self, options: Config) -> tuple[Config, ModelChoice]:
+        """Return what the folder says where the options say nothing, and the model of both.
 
-        Raises `InputError` if what belongs to the model is contradictory, and says where it stands.
+        To a server that the folder names, a key is sent only if the options name its variable.
+        Raises `InputError` if what belongs to the model is contradictory, or if another key would
+        be looked for there, and says where it stands.
         """
         config = options.over(self.config)
+        keyless = config.base_url != options.base_url and options.api_key_env is None
         try:
-            config.choice()
+            choice = config.choice(keyless=keyless)
         except InputError as error:
             raise InputError(*(self._placed(one, options) for one in error.problems)) from None
-        return config
+        if keyless and os.environ.get(API_KEY_ENV):
+            raise InputError(
+                f"{self.folder / CONFIG}: `base-url`: the key in {API_KEY_ENV} is not sent to an "
+                f"address that a file names; to send it there give --api-key-env {API_KEY_ENV}, "
+                "and otherwise unset it"
+            )
+        return config, choice
 
     def _placed(self, problem: str, options: Config) -> str:
         """Name the key of the file where the problem begins with an option that was not given."""
@@ -270,6 +281,7 @@ def _parsed(path: Path, data: bytes) -> tuple[str, dict[str, Any]]:
 
 def _unknown_keys(path: Path, text: str, found: Mapping[str, Any]) -> list[str]:
     known = [field.encode_name for field in msgspec.structs.fields(Config)]
+    known.remove(_KEY_VARIABLE)
     coin = [field.encode_name for field in msgspec.structs.fields(Coinage)]
     tables = found.get("coinage")
     keys = [(key, known) for key in found if key not in known]
@@ -281,11 +293,19 @@ def _unknown_keys(path: Path, text: str, found: Mapping[str, Any]) -> list[str]:
             for key in table
             if key not in coin
         ]
-    return [
-        f"{path}{_line_of(text, key)}: unknown key `{cut(one_line(key), _KEY_SHOWN_MAX_BYTES)}`; "
+    return [f"{path}{_line_of(text, key)}: {_not_a_key(key, names)}" for key, names in keys]
+
+
+def _not_a_key(key: str, names: Sequence[str]) -> str:
+    if _kebab(key) == _KEY_VARIABLE:
+        return (
+            f"`{key}`: a file can't choose the variable of the environment that is sent to a "
+            f"server; remove it there, and give --{_KEY_VARIABLE}"
+        )
+    return (
+        f"unknown key `{cut(one_line(key), _KEY_SHOWN_MAX_BYTES)}`; "
         f"did you mean `{_nearest(key, names)}`? The keys are {', '.join(names)}"
-        for key, names in keys
-    ]
+    )
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

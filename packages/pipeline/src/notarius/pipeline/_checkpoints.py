@@ -27,7 +27,15 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar, get_
 
 import msgspec
 
-from notarius.contracts import AttemptRecord, ContractError, ProcessWarning, Value, canonical_json
+from notarius.contracts import (
+    AttemptRecord,
+    ContractError,
+    ProcessWarning,
+    Value,
+    canonical_json,
+    cut,
+    one_line,
+)
 from notarius.llmruntime import Sampling
 from notarius.pipeline._errors import InputError
 from notarius.registries import Registry
@@ -51,6 +59,7 @@ _NO_SHARED_MEMORY: Final = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
 )
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_NOTADB})
+_REASON_MAX_BYTES: Final = 180
 _DAMAGE_REMEDY: Final = (
     "move it away, or name another file; what it held is then asked of the model again"
 )
@@ -429,11 +438,12 @@ def _no_place(path: Path, error: OSError) -> InputError:
 
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:
     code = _code(error)
+    said = cut(one_line(str(error)), _REASON_MAX_BYTES)  # it can quote the file
     if code in _DAMAGED:
-        return InputError(f"{path}: is damaged ({error}); {_DAMAGE_REMEDY}")
+        return InputError(f"{path}: is damaged ({said}); {_DAMAGE_REMEDY}")
     if code == sqlite3.SQLITE_FULL:
         return InputError(f"{path}: can't be written (the disk is full); make room there")
     return InputError(
-        f"{path}: can't be used ({error}); "
+        f"{path}: can't be used ({said}); "
         "see that its folder and disk can be written, or name another file"
     )

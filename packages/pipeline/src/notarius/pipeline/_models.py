@@ -21,6 +21,7 @@ from notarius.registries import Candidate, RegistryKind, RegistryNormalizer
 BackendFactory = Callable[
     [RegistryKind, Sequence[Candidate], RegistryNormalizer[Any, Any]], ChatBackend
 ]
+"""Makes the backend for one list: from its registry, its candidates and their normalizer."""
 
 SIMILARITY: Final = "similarity"
 SERVER: Final = "openai:"
@@ -40,11 +41,15 @@ same run is the same again where the server allows it."""
 
 
 class ModelChoice(Value, frozen=True, kw_only=True):
-    """The `--model` option and what belongs to it. Raises `InputError` if that is contradictory."""
+    """The `--model` option and what belongs to it. Raises `InputError` if that is contradictory.
+
+    With `keyless` no key is sent, whatever the environment holds, also that of a worker.
+    """
 
     name: str = SIMILARITY
     base_url: str | None = None
     api_key_env: str | None = None
+    keyless: bool = False
     context_tokens: int | None = None
 
     PRIVATE: ClassVar[frozenset[str]] = frozenset({"base_url", "api_key_env"})
@@ -54,6 +59,11 @@ class ModelChoice(Value, frozen=True, kw_only=True):
     def address(self) -> str:
         """Where the server is, whatever the environment says."""
         return HOSTED_URL if self.base_url is None else self.base_url
+
+    @property
+    def key(self) -> str | None:
+        """The server's key, read from the environment now."""
+        return None if self.keyless else os.environ.get(self.api_key_env or API_KEY_ENV)
 
     def __post_init__(self) -> None:
         """Check what can be checked without a model."""
@@ -77,7 +87,7 @@ class ModelChoice(Value, frozen=True, kw_only=True):
             raise InputError(f"--model: no file {which}; give the path of a GGUF file")
         if self.base_url is not None:
             _require_address(self.base_url)
-        if kind + colon == SERVER:
+        if kind + colon == SERVER and not self.keyless:
             _require_key(self.api_key_env)
 
 
@@ -210,7 +220,7 @@ class Models:
             AsyncOpenAIBackend(
                 self._choice.name.removeprefix(SERVER),
                 base_url=self._choice.address,
-                api_key=os.environ.get(self._choice.api_key_env or API_KEY_ENV),
+                api_key=self._choice.key,
                 sampling=SAMPLING,
             )
         )

@@ -23,11 +23,14 @@ MARK: Final = (
 )
 """What a page begins with, and no other file: a later page may take the place of such a one."""
 
-# Controls but line feed, what turns the direction of a text, halves of surrogate pairs, and what
-# is no character: none of it can be seen, and some of it makes something else be seen.
+# Controls but line feed, what turns the direction of a text, what has no width or is a blank that
+# is called a letter, tags, halves of surrogate pairs, and what is no character: none of it can be
+# seen, and some of it makes something else be seen. Joiners, which Persian, Hindi and emoji are
+# written with, and variation selectors stay.
 _UNSEEN: Final = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff]"
 )
 _LINE_ENDS: Final = re.compile("\r\n?")
 _SECOND_MS: Final = 1_000

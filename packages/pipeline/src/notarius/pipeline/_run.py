@@ -21,6 +21,7 @@ from notarius.pipeline._models import (
     IN_PROCESS,
     SIMILARITY,
     BackendFactory,
+    ModelChoice,
     ModelIdentity,
     Models,
     identify,
@@ -104,6 +105,7 @@ class PlannedRegistry(msgspec.Struct, frozen=True, kw_only=True):
 class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
     campaign: Campaign
     config: Config
+    choice: ModelChoice
     model: ModelIdentity
     works: tuple[Work, ...]
 
@@ -111,8 +113,8 @@ class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def _prepare(campaign: Path, options: Config) -> _Prepared:
     """Read everything, and report what is wrong in all files together."""
     found = read_campaign(campaign)
-    config = found.under(options)
-    model = identify(config.choice())
+    config, choice = found.under(options)
+    model = identify(choice)
     works: list[Work] = []
     problems: list[str] = []
     for kind, sources in found.sources.items():
@@ -130,7 +132,7 @@ def _prepare(campaign: Path, options: Config) -> _Prepared:
             problems += error.problems
     if problems:
         raise InputError(*problems)
-    return _Prepared(campaign=found, config=config, model=model, works=tuple(works))
+    return _Prepared(campaign=found, config=config, choice=choice, model=model, works=tuple(works))
 
 
 def check_campaign(
@@ -269,7 +271,7 @@ def _holder(
     token: CancelToken,
     watcher: Watcher | None,
 ) -> Iterator[Holder]:
-    choice = prepared.config.choice()
+    choice = prepared.choice
     if settings.executor is not None:
         if settings.debug_exchange is not None:
             raise InputError("--debug-exchange: works with threads only; leave out --executor")

@@ -96,20 +96,27 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
         """Return the remembered outcome of a part, if there is one that will do.
 
         A fallback will not do where spent retries are to be a failure. Raises `InputError` if what
-        is remembered is no registry of this kind.
+        is remembered is no registry of this kind and of these candidates, each of them once.
         """
         found = None if self.checkpoints is None else self.checkpoints.get(part.key)
         if self.checkpoints is None or found is None:
             return None
-        entry_type = rules_for(part.exchange.registry).entry_type
+        rules = rules_for(part.exchange.registry)
         # A generic alias of a type that is chosen here: msgspec reads it, mypy can't.
         try:
             registry: Registry[Any] = msgspec.json.decode(
                 found.registry,
-                type=Registry[entry_type],  # type: ignore[valid-type]
+                type=Registry[rules.entry_type],  # type: ignore[name-defined]
             )
         except (msgspec.DecodeError, ValueError, RecursionError):
             raise self.checkpoints.damaged() from None
+        held = sorted(source_id for entry in registry.entries for source_id in entry.source_ids)
+        if (
+            registry.schema != rules.schema
+            or held != sorted(candidate.source_id for candidate in part.exchange.candidates)
+            or not all(entry.source_ids for entry in registry.entries)
+        ):
+            raise self.checkpoints.damaged()
         if found.warning is None:
             return Accepted(value=registry, records=found.records)
         fail = part.exchange.budgets.policy.terminal is TerminalPolicy.FAIL

@@ -1,7 +1,9 @@
 """The `notarius` command: options in, one function of the package called, results told."""
 
+import atexit
 import contextlib
 import enum
+import gc
 import logging
 import os
 import re
@@ -25,6 +27,7 @@ from notarius.pipeline._reconcile import FAILED_RECEIPT, Settings, Summary, reco
 from notarius.pipeline._report import REPORT, Reported, report
 from notarius.pipeline._run import (
     CHECKPOINTS,
+    SERVED_AT_ONCE,
     Plan,
     RunSettings,
     RunSummary,
@@ -36,7 +39,7 @@ from notarius.pipeline._verify import verification_lines, verify
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="notarius",
     help="Turn candidates extracted from tabletop-game sessions into registries without "
     "duplicates. Nothing that goes in is ever lost.",
@@ -236,7 +239,12 @@ def run_command(  # noqa: PLR0913, PLR0917 - the options of the command
     context_tokens: _ContextTokens = None,
     at_once: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Requests at a time (4 for a server, else 1)."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help=f"Requests at a time ({SERVED_AT_ONCE} for a server, else 1; with --executor one "
+            "for each processor, or each thread of the cluster's workers).",
+        ),
     ] = None,
     executor: Annotated[
         str | None,
@@ -383,6 +391,8 @@ def diff_command(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    if arguments is None:  # the whole process is ours, and what it holds ends with it
+        atexit.register(gc.freeze)  # to look through it all once more takes long on a busy machine
     # Names may have letters that the encoding of a terminal or of redirected output lacks.
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # suppressed
