@@ -96,7 +96,7 @@ def valid_texts(marker: str = "") -> SearchStrategy[str]:
 
 
 def reply_texts(marker: str = "") -> SearchStrategy[str]:
-    """Return texts of every kind, one JSON object more often: blank, prose, fenced, no Unicode.
+    """Return texts of every kind: one JSON object, blank, prose, fenced, cut off, no Unicode.
 
     `marker` stands in each that is not blank.
     """
@@ -104,7 +104,7 @@ def reply_texts(marker: str = "") -> SearchStrategy[str]:
     forms = ["```json\n%s\n```", "Sure! %s", "%s%s", "[%s]", "\ufeff%s", "%s\ud800"]
     other = st.builds(lambda form, text: form.replace("%s", text), st.sampled_from(forms), valid)
     cut = valid.map(lambda text: text.rstrip()[:-1])
-    return valid | valid | other | cut | st.sampled_from(["", " \n", f"I think {marker}"])
+    return valid | other | cut | st.sampled_from(["", " \n", f"I think {marker}"])
 
 
 def replies(marker: str = "") -> SearchStrategy[Reply]:
