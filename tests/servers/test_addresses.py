@@ -53,3 +53,35 @@ def test_no_organization_or_project_is_told(
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-kanari")
     ask(say.chat())
     assert "kanari" not in str(server.requests[0].headers)
+
+
+HEADERS = frozenset(
+    {
+        *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
+        "user-agent",
+    }
+)
+"""What every request has; beside these there may be the key, and what the client says of itself."""
+
+
+@pytest.mark.parametrize("key", [None, "kanari-chosen"])
+def test_no_header_comes_from_the_environment(
+    ask: Ask,
+    server: Server,
+    say: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str | None,
+) -> None:
+    """Headers meant for another server don't go to this one, and don't replace the chosen key."""
+    for name in ("ORG_ID", "PROJECT_ID", "ADMIN_KEY", "WEBHOOK_SECRET"):
+        monkeypatch.setenv(f"OPENAI_{name}", "kanari-other")
+    monkeypatch.setenv(
+        "OPENAI_CUSTOM_HEADERS",
+        "X-Api-Key: kanari-gateway\nAuthorization: Bearer kanari-gateway\nHost: kanari.example\n"
+        "Cookie: c=kanari\nOpenAI-Organization: kanari",
+    )
+    ask(say.chat(), api_key=key)
+    headers = {name.lower(): value for name, value in server.requests[0].headers.items()}
+    assert headers.pop("authorization", None) == (key and f"Bearer {key}")
+    assert "kanari" not in str(headers)
+    assert {name for name in headers if not name.startswith("x-stainless-")} == HEADERS

@@ -224,6 +224,7 @@ def _client(api_key: str, base_url: str | None, *, proxies: bool) -> openai.Asyn
         )
         # An argument can't say that there are none, only what the environment says can be undone.
         client.organization = client.project = None
+        client._custom_headers = {}  # noqa: SLF001 - what OPENAI_CUSTOM_HEADERS holds, for any server
         url = client.base_url
         if url.scheme in {"http", "https"} and url.host and (url.port or 0) <= PORT_MAX:
             return client
