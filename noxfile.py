@@ -37,6 +37,15 @@ REPORTED = {
         *("--lists", "coins=125,people=36,items=16,places=28"),
     ),
 }
+# Shells, terminals, kills and interrupted runs take half of the time of the tests of the pipeline
+# and the servers: where other versions are tried, they are left out.
+WITHOUT_KILLS = (
+    *(
+        f"--ignore=tests/pipeline/test_{name}.py"
+        for name in ("completion", "crash", "interrupts", "shared_folder", "terminal")
+    ),
+    "--ignore=tests/servers/test_resume.py",
+)
 SUPPORTED_PYTHONS = (REQUIRED_PYTHON, "3.12", "3.13", "3.14")
 
 nox.needs_version = ">=2026"  # older ones are not tried
@@ -300,11 +309,8 @@ def siblings(session: nox.Session) -> None:
         )
         check = (python, "scripts/check_install.py", str(folder), package)
         session.run(*check, silent=True, external=True)
-        # Half of the pipeline's time goes into tests of shells, kills and terminals.
-        others = ("completion", "crash", "interrupts", "shared_folder", "terminal")
-        leave_out = (f"--ignore=tests/pipeline/test_{name}.py" for name in others)
         session.run(
-            *(python, "-m", "pytest", f"tests/{package}", *leave_out, *session.posargs),
+            *(python, "-m", "pytest", f"tests/{package}", *WITHOUT_KILLS, *session.posargs),
             env={"NOTARIUS_TEST_INSTALLED": "1"},
             external=True,
         )
@@ -341,7 +347,7 @@ def floors(session: nox.Session) -> None:
     install_wheels(session, *PACKAGES, extra=oldest)
     check_bounds(session, "lowest-direct")
     folders = (*PACKAGES, "servers", "pins/test_payloads.py")
-    session.run("pytest", *(f"tests/{folder}" for folder in folders), *session.posargs)
+    session.run("pytest", *(f"tests/{name}" for name in folders), *WITHOUT_KILLS, *session.posargs)
 
 
 @nox.session(python=REQUIRED_PYTHON, requires=["build"])
