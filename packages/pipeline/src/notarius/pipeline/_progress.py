@@ -60,7 +60,8 @@ def run_progress(*, quiet: bool) -> Iterator[Watcher | None]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    # What is left to say when it ends, the summary says.
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _RunProgress(progress)
 
 
