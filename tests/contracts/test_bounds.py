@@ -37,9 +37,15 @@ CODES: tuple[list[object], list[object]] = (
     ["word", "", "Two_words", "two-words", "_two", "two_", "two__words", "1_two", "zwei_wörter",
      "two_words\n", LONG_NAME + "b", None, 3],
 )  # fmt: skip
-COUNTS: tuple[list[object], list[object]] = ([0, 1, 10**12], [-1, 1.5, "1", True, None])
+COUNTS: tuple[list[object], list[object]] = (
+    [0, 1, 10**12, c.COUNT_MAX],
+    [-1, 1.5, "1", True, None, c.COUNT_MAX + 1],
+)
 FROM_ONE: tuple[list[object], list[object]] = ([1, 10**12], [0, *COUNTS[1]])
-MAYBE: tuple[list[object], list[object]] = ([None, 0, 5], [-1, 1.5, "1", True])
+MAYBE: tuple[list[object], list[object]] = (
+    [None, 0, 5, c.COUNT_MAX],
+    [-1, 1.5, "1", True, c.COUNT_MAX + 1],
+)
 DIGESTS: tuple[list[object], list[object]] = (
     ["0" * 64, hashlib.sha256(b"x").hexdigest()],
     ["0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", "", None, 3],
@@ -116,6 +122,8 @@ RULES: list[tuple[type[Value], str, tuple[list[object], list[object]]]] = [
     (c.AttemptRecord, "number", FROM_ONE),
     (c.AttemptRecord, "request_messages", FROM_ONE),
     (c.AttemptRecord, "duration_ms", COUNTS),
+    (c.AttemptRecord, "repairs", COUNTS),
+    (c.AttemptRecord, "transport_retries", COUNTS),
     (c.AttemptRecord, "request_sha256", DIGESTS),
     # Digest and size come in pairs, so neither may vanish alone.
     (c.AttemptRecord, "response_sha256", DIGESTS),

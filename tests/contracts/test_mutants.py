@@ -77,6 +77,7 @@ def test_the_limits_are_what_was_promised() -> None:
     """Other programs rely on them: a change of one is a change of the interface."""
     assert {name: value for name, value in vars(c).items() if "MAX" in name} == {
         "CODE_MAX_BYTES": 64,
+        "COUNT_MAX": 2**53 - 1,
         "GUIDANCE_MAX_BYTES": 4096,
         "ISSUES_MAX": 64,
         "ISSUE_IDS_MAX": 16,
@@ -129,6 +130,16 @@ def test_a_repeated_key_is_explained() -> None:
 def test_no_attempts_cost_nothing() -> None:
     """Both counts of tokens begin at 0, and add up."""
     assert c.total_usage(()) == c.Usage(input_tokens=0, output_tokens=0)
+
+
+def test_counts_that_no_reader_would_have_exactly_are_unknown() -> None:
+    """A sum is told up to the bound of all counts, and not beyond it."""
+    most = c.Usage(input_tokens=c.COUNT_MAX, output_tokens=0)
+    assert most + c.Usage(input_tokens=0, output_tokens=1) == c.Usage(
+        input_tokens=c.COUNT_MAX, output_tokens=1
+    )
+    assert most + c.Usage(input_tokens=1, output_tokens=1) == c.Usage(output_tokens=1)
+    assert c.COUNT_MAX == 2**53 - 1
 
 
 def test_a_record_has_issues_within_the_bound(make: Make) -> None:

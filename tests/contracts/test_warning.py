@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from notarius.contracts import (
+    COUNT_MAX,
     OPERATOR_MESSAGE_MAX_BYTES,
     SAMPLE_MAX_BYTES,
     SAMPLES_MAX,
@@ -20,7 +21,7 @@ def _stretched(text: str, limit: int) -> str:
 
 @given(
     message=LINES, preserved=LINES, samples=st.lists(LINES, max_size=SAMPLES_MAX),
-    refused=st.integers(min_value=0), long=st.booleans(),
+    refused=st.integers(0, COUNT_MAX), long=st.booleans(),
 )  # fmt: skip
 def test_the_warning_holds_the_final_failure_and_what_was_preserved(
     message: str, preserved: str, samples: list[str], refused: int, long: bool

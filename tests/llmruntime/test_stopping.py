@@ -1,6 +1,9 @@
 import asyncio
+import contextlib
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,10 +19,11 @@ from notarius.contracts import (
     ProducerRequest,
     ProviderError,
     ProviderErrorKind,
+    Reply,
     Role,
     StructuralDefect,
 )
-from notarius.llmruntime import AsyncStructuredProducer
+from notarius.llmruntime import AsyncStructuredProducer, BlockingBackend, ChatCall
 
 Ask = Callable[..., SimpleNamespace]
 GOOD = '{"gadget": "lamp"}'
@@ -135,6 +139,51 @@ def test_what_can_not_be_interrupted_is_not_waited_for() -> None:
         [sys.executable, "-c", LOOKING_UP], capture_output=True, check=False, text=True, timeout=50
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "cancelled\n", "")
+
+
+class Unhurried:
+    """A backend whose call takes its time after it was cancelled."""
+
+    def __init__(self) -> None:
+        """Not asked yet."""
+        self.asked = threading.Event()
+
+    async def acomplete(self, call: ChatCall) -> Reply:
+        """Answer never."""
+        self.asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+        return Reply(text=call.schema_name)
+
+    async def aclose(self) -> None:
+        """Have nothing to close."""
+
+
+def test_a_closing_that_is_interrupted_leaves_nobody_waiting() -> None:
+    """Ctrl-C while the backend is closed ends the calls of other threads too."""
+    slow = Unhurried()
+    backend = BlockingBackend(slow)
+    message = Message(role=Role.USER, content="hi")
+    call = ChatCall(messages=(message,), schema_name="x", schema_json="{}")
+    never: Any = SimpleNamespace(subscribe=lambda _stop: lambda: None)
+    raised: list[BaseException] = []
+
+    def complete() -> None:
+        try:
+            backend.complete(call, cancellation=never)
+        except OperationCancelledError as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=complete, daemon=True)
+    waiting.start()
+    assert slow.asked.wait(10)
+    main = threading.get_ident()
+    threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        backend.close()
+    waiting.join(10)
+    assert len(raised) == 1
 
 
 def test_without_time_nothing_is_sent(ask: Ask, world: str) -> None:

@@ -19,7 +19,15 @@ import msgspec
 import pytest
 
 from notarius.attempts import AttemptPolicy
-from notarius.contracts import FinishReason, ProviderError, ProviderErrorKind, Reply, canonical_json
+from notarius.contracts import (
+    AttemptRecord,
+    FinishReason,
+    IssueDetails,
+    ProviderError,
+    ProviderErrorKind,
+    Reply,
+    canonical_json,
+)
 from notarius.pipeline import (
     Config,
     InputError,
@@ -316,6 +324,39 @@ def test_a_remembered_result_that_is_none_of_this_list_is_told_of(
         with pytest.raises(InputError, match=r"checkpoints\.sqlite: a result in it is damaged; "):
             look()
     assert {path: path.read_bytes() for path in out.rglob("*.json")} == before
+
+
+def another_id(record: AttemptRecord) -> AttemptRecord:
+    """Name an id that was never offered."""
+    issue = IssueDetails(category="any_other", group_index=0, request_ids=("c999",))
+    return msgspec.structs.replace(record, issues=(issue,))
+
+
+def another_number(record: AttemptRecord) -> AttemptRecord:
+    """Be of an attempt before which there must have been others."""
+    return msgspec.structs.replace(record, number=7)
+
+
+@pytest.mark.parametrize("forge", [another_id, another_number])
+def test_records_of_another_exchange_are_told_of(
+    fill: Fill, out: Path, forge: Callable[[AttemptRecord], AttemptRecord]
+) -> None:
+    """What the receipt would say of them can't be true of what was asked."""
+    settings = RunSettings(campaign=fill(kinds=("npc",)), out=out)
+    run_campaign(settings, backend=Backend())
+    file = out / "checkpoints.sqlite"
+    with closing(sqlite3.connect(file)) as connection:
+        ((key,),) = connection.execute("SELECT key FROM result").fetchall()
+    with Checkpoints.open(file) as checkpoints:
+        found = checkpoints.get(key)
+    assert found is not None
+    file.unlink()
+    with Checkpoints.open(file) as checkpoints:
+        records = tuple(map(forge, found.records))
+        forged = msgspec.structs.replace(found, records=records, applied_attempt=None)
+        checkpoints.put(key, forged)
+    with pytest.raises(InputError, match=r"checkpoints\.sqlite: a result in it is damaged; "):
+        run_campaign(settings, backend=Backend())
 
 
 # ------------------------------------------------------------------ time

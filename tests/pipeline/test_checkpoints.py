@@ -236,7 +236,7 @@ def test_what_could_not_be_read_back_is_not_written(path: Path, groups: Groups) 
     result = result_of(exchange(ScriptedProducer([groups()])))
     with pytest.raises(ContractError):
         msgspec.structs.replace(result, applied_attempt=True)
-    record = msgspec.structs.replace(result.records[0], repairs="two")
+    record = msgspec.structs.replace(result.records[0], usage=None)
     with Checkpoints.open(path) as checkpoints:
         with pytest.raises(ContractError):
             checkpoints.put("key", msgspec.structs.replace(result, records=(record,)))

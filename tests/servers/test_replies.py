@@ -217,6 +217,8 @@ def test_finish_reasons(
         ({"prompt_tokens": 3}, (3, None)),
         ({"prompt_tokens": None, "completion_tokens": -1}, (None, None)),
         ({"prompt_tokens": "3", "completion_tokens": 4.0}, (None, None)),
+        ({"prompt_tokens": 2**53 - 1, "completion_tokens": 2**53}, (2**53 - 1, None)),
+        ({"prompt_tokens": 10**4299, "completion_tokens": 1}, (None, 1)),
         ({"prompt_tokens": True, "completion_tokens": [4]}, (None, None)),
         (None, (None, None)),
         ([3, 4], (None, None)),

@@ -19,6 +19,7 @@ from notarius.contracts._json import (
 )
 from notarius.contracts._limits import (
     CODE_MAX_BYTES,
+    COUNT_MAX,
     GUIDANCE_MAX_BYTES,
     ISSUE_IDS_MAX,
     ISSUES_MAX,
@@ -70,6 +71,7 @@ from notarius.contracts._warning import ProcessWarning, fallback_warning
 __all__ = [
     "CODE_MAX_BYTES",
     "CORRECTION_MODE",
+    "COUNT_MAX",
     "GUIDANCE_MAX_BYTES",
     "ISSUES_MAX",
     "ISSUE_IDS_MAX",

@@ -26,6 +26,9 @@ ISSUES_MAX: Final = 64
 ISSUE_IDS_MAX: Final = 16
 """The most request ids that one issue detail names."""
 
+COUNT_MAX: Final = 2**53 - 1
+"""The highest number of anything that is counted: any reader of JSON has it exact (RFC 8259, 6)."""
+
 RESPONSE_MAX_BYTES: Final = 64 * 1024 * 1024
 """The longest reply of a model, in bytes."""
 

@@ -71,6 +71,8 @@ class AttemptRecord(Value, frozen=True, kw_only=True):
         require_instance(self.result, AttemptResult, "the result of an attempt")
         require_count(self.request_messages, "the number of messages", minimum=1)
         require_count(self.duration_ms, "the duration")
+        require_count(self.repairs, "the repairs")
+        require_count(self.transport_retries, "the transport retries")
         require_sha256(self.request_sha256, "the digest of a request")
         _require_pair(self.response_sha256, self.response_bytes, "response")
         _require_pair(self.guidance_sha256, self.guidance_bytes, "guidance")

@@ -4,7 +4,7 @@ import enum
 from typing import ClassVar, Literal, Protocol, Self
 
 from notarius.contracts._errors import ContractError
-from notarius.contracts._limits import RESPONSE_MAX_BYTES
+from notarius.contracts._limits import COUNT_MAX, RESPONSE_MAX_BYTES
 from notarius.contracts._text import encoded, require_count, require_sha256, sha256_hex
 from notarius.contracts._value import Value
 
@@ -48,7 +48,7 @@ class Usage(Value, frozen=True, kw_only=True):
                 require_count(tokens, f"the {what} tokens")
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Add two usages; a sum with an unknown part is unknown."""
+        """Add two usages; a sum with an unknown part is unknown, and so is one over `COUNT_MAX`."""
         return Usage(
             input_tokens=_sum(self.input_tokens, other.input_tokens),
             output_tokens=_sum(self.output_tokens, other.output_tokens),
@@ -56,7 +56,9 @@ class Usage(Value, frozen=True, kw_only=True):
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
+    if first is None or second is None or first + second > COUNT_MAX:
+        return None
+    return first + second
 
 
 class Reply(Value, frozen=True, kw_only=True):

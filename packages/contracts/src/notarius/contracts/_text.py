@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from notarius.contracts._errors import ContractError
-from notarius.contracts._limits import CODE_MAX_BYTES
+from notarius.contracts._limits import CODE_MAX_BYTES, COUNT_MAX
 
 # At least one underscore, so that a code can never be an ordinary word of prose: it can be
 # looked for in model-facing text without false alarms.
@@ -77,9 +77,9 @@ def require_sha256(digest: str, what: str) -> None:
 
 
 def require_count(value: int | None, what: str, *, minimum: int = 0) -> None:
-    """Require an `int` (no `bool`) of at least `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        message = f"{what} must be a whole number of at least {minimum}"
+    """Require an `int` (no `bool`) from `minimum` to `COUNT_MAX`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= COUNT_MAX:
+        message = f"{what} must be a whole number from {minimum} to {COUNT_MAX}"
         raise ContractError(message)
 
 

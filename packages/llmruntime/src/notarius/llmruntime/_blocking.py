@@ -36,6 +36,7 @@ class BlockingBackend:
         )
         self._lock = threading.Lock()
         self._closed = False
+        self._waiting: set[concurrent.futures.Future[Reply]] = set()
         self._thread.start()
 
     def complete(self, call: ChatCall, *, cancellation: Cancellation) -> Reply:
@@ -45,6 +46,7 @@ class BlockingBackend:
                 message = "the backend is closed"
                 raise ContractError(message)
             future = asyncio.run_coroutine_threadsafe(self._backend.acomplete(call), self._loop)
+            self._waiting.add(future)
         unsubscribe = cancellation.subscribe(lambda: _cancel(future))
         try:
             return future.result()
@@ -55,6 +57,7 @@ class BlockingBackend:
             # Also when the wait itself was interrupted, say by the keyboard.
             future.cancel()
             unsubscribe()
+            self._waiting.discard(future)
 
     def close(self) -> None:
         """Cancel what is still running, close the backend and end the thread."""
@@ -65,6 +68,9 @@ class BlockingBackend:
         try:
             asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
         finally:
+            # Where the closing itself was interrupted, a call may not have ended.
+            for future in tuple(self._waiting):
+                future.cancel()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()

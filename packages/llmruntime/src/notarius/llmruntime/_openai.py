@@ -22,6 +22,7 @@ import msgspec
 import openai
 
 from notarius.contracts import (
+    COUNT_MAX,
     ContractError,
     DeadlineExceededError,
     FinishReason,
@@ -284,9 +285,9 @@ def _usage(found: object) -> Usage:
 
 
 def _count(tokens: object) -> int | None:
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+    if isinstance(tokens, bool) or not isinstance(tokens, int):
         return None
-    return tokens
+    return tokens if 0 <= tokens <= COUNT_MAX else None
 
 
 def _status_error(status: int, headers: Mapping[str, str]) -> ProviderError:

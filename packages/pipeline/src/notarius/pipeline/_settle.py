@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from notarius.attempts import DEADLINE_CODE, CancelToken, TerminalPolicy
 from notarius.contracts import (
     Accepted,
+    AttemptRecord,
     Cancelled,
     Failed,
     FailureKind,
@@ -96,7 +97,8 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
         """Return the remembered outcome of a part, if there is one that will do.
 
         A fallback will not do where spent retries are to be a failure. Raises `InputError` if what
-        is remembered is no registry of this kind and of these candidates, each of them once.
+        is remembered is no registry of this kind and of these candidates, each of them once, or if
+        its records are not of its attempts.
         """
         found = None if self.checkpoints is None else self.checkpoints.get(part.key)
         if self.checkpoints is None or found is None:
@@ -115,6 +117,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
             registry.schema != rules.schema
             or held != sorted(candidate.source_id for candidate in part.exchange.candidates)
             or not all(entry.source_ids for entry in registry.entries)
+            or not _speaks_of(found.records, part.normalizer.request.ids)
         ):
             raise self.checkpoints.damaged()
         if found.warning is None:
@@ -158,6 +161,14 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
             case Failed() | Cancelled():
                 return
         self.checkpoints.put(part.key, remembered)
+
+
+def _speaks_of(records: Sequence[AttemptRecord], ids: Sequence[str]) -> bool:
+    """Tell whether records are of attempts at a request with these ids."""
+    numbers = [record.number for record in records]
+    issues = (issue for record in records for issue in record.issues)
+    named = {request_id for issue in issues for request_id in issue.request_ids}
+    return numbers == list(range(1, len(numbers) + 1)) and named.issubset(ids)
 
 
 def settle(
