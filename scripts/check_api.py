@@ -1,7 +1,8 @@
 """Compare the public API of each package with that of its last release: `-m scripts.check_api`.
 
 The public API is what `__all__` of a public module names. griffe finds what is gone and what a
-function no longer takes; what it does not look at is compared here: types, values, enums, bases.
+function no longer takes; what it does not look at is compared here: types, values, enums, bases,
+decorators. All are compared as they are written, with what private constants in them stand for.
 adr/0014 says what counts as breaking, and why.
 """
 
@@ -23,6 +24,14 @@ ACCEPTED: Final = ROOT / "tests" / "pins" / "accepted.toml"
 
 _UNSEEN: Final = {"cache_hash", "gc", "weakref"}
 """What a struct is told about its own memory, which no user sees."""
+_MADE_BY: Final = {"__init__", "__new__", "__init_subclass__"}
+"""What is called where somebody makes an instance, or a subclass."""
+_HARMLESS: Final = {"deprecated", "override"}
+"""Decorators that tell something, and change nothing."""
+_GAINS: Final = {"deletable", "writable"}
+"""What an attribute may become at any time, and may not cease to be."""
+_VERSION: Final = {"__getattr__", "__version__"}
+_SORTS: Final = {"instance-attribute", "property", *_GAINS}
 
 Thing: TypeAlias = griffe.Object | griffe.Alias
 
@@ -79,8 +88,7 @@ def _compared(old: Thing, new: Thing, package: str) -> Iterator[str]:
     """Yield what griffe passes over, for all public members that both have."""
     ours = new.is_module
     before, after = _public(old), _public(new)
-    for name in (before.keys() - after.keys()) & new.all_members.keys():
-        yield f"{new.path}.{name}: is not public any more"
+    yield from _hidden(old, new)
     for name in before.keys() & after.keys():
         one, other = (_target(member) for member in (before[name], after[name]))
         place = f"{new.path}.{name}"
@@ -101,6 +109,14 @@ def _compared(old: Thing, new: Thing, package: str) -> Iterator[str]:
             yield from _attributes(one, other, place, ours=ours)
 
 
+def _hidden(old: Thing, new: Thing) -> Iterator[str]:
+    for name in (_public(old).keys() - _public(new).keys()) & new.all_members.keys():
+        yield f"{new.path}.{name}: is not public any more"
+    # What gives the version is in no `__all__`.
+    if old.is_module and _VERSION & old.members.keys() and not _VERSION & new.members.keys():
+        yield f"{new.path}.__version__: is gone"
+
+
 def _target(thing: Thing) -> griffe.Object | None:
     try:
         return thing.final_target if isinstance(thing, griffe.Alias) else thing
@@ -109,10 +125,43 @@ def _target(thing: Thing) -> griffe.Object | None:
 
 
 def _changed(place: str, what: str, old: object, new: object) -> Iterator[str]:
-    """Yield that something was another; expressions are compared as they are written."""
+    """Yield that something was another, as it is written or by what private names stand for."""
     one, other = (None if value is None else str(value) for value in (old, new))
+    if one == other:
+        one, other = _meant(old), _meant(new)
     if one != other:
         yield f"{place}: {what}, from {one} to {other}"
+
+
+def _meant(value: object, inside: frozenset[str] = frozenset()) -> str:
+    """Return an expression with the values of constants that are compared nowhere else."""
+    if not isinstance(value, griffe.Expr):
+        return str(value)
+    parts = []
+    for part in value.iterate(flat=True):
+        constant = _constant(part) if isinstance(part, griffe.ExprName) else None
+        if constant is None or constant.path in inside:
+            parts.append(str(part))
+        else:
+            parts.append(_meant(constant.value, inside | {constant.path}))
+    return "".join(parts)
+
+
+def _constant(name: griffe.ExprName) -> griffe.Attribute | None:
+    """Return the constant of a module that a name stands for, unless it is public itself."""
+    home = name.parent
+    while isinstance(home, griffe.ExprName):
+        home = home.parent
+    if not isinstance(home, griffe.Object):
+        return None
+    try:
+        found = _target(home.modules_collection[name.canonical_path])
+    except (KeyError, griffe.AliasResolutionError):
+        return None  # a name of another distribution, or a builtin
+    if not isinstance(found, griffe.Attribute) or found.value is None or found.parent is None:
+        return None
+    public = any(alias.is_public for alias in found.aliases.values())
+    return found if found.parent.is_module and not public else None
 
 
 def _classes(old: griffe.Class, new: griffe.Class, place: str) -> Iterator[str]:
@@ -120,6 +169,9 @@ def _classes(old: griffe.Class, new: griffe.Class, place: str) -> Iterator[str]:
     for name in sorted((old.keywords.keys() | new.keywords.keys()) - _UNSEEN):
         values = (one.keywords.get(name) for one in (old, new))
         yield from _changed(place, f"{name} changed", *values)
+    yield from _changed(place, "decorators changed", _decorators(old), _decorators(new))
+    for name in sorted(_abstract(new) - _abstract(old)):
+        yield f"{place}.{name}: has to be given by subclasses now"
     added = _public(new).keys() - _public(old).keys()
     for name in sorted(added):
         member = _target(new.all_members[name])
@@ -129,15 +181,29 @@ def _classes(old: griffe.Class, new: griffe.Class, place: str) -> Iterator[str]:
             yield f"{place}.{name}: is a new member of a protocol"
         elif isinstance(member, griffe.Attribute) and _is_required(member):
             yield f"{place}.{name}: is new and has no default"
+        elif isinstance(member, griffe.Attribute) and name[:2] == "__" and member.value == "None":
+            yield f"{place}.{name}: is taken away"
+        elif isinstance(member, griffe.Function) and name in _MADE_BY:
+            required = [one.name for one in list(member.parameters)[1:] if one.required]
+            if required:
+                yield f"{place}.{name}: is new and requires {_listed(required)}"
+
+
+def _decorators(thing: griffe.Class | griffe.Function) -> str:
+    names = ((one.callable_path.rpartition(".")[2], one.value) for one in thing.decorators)
+    return _listed([value for name, value in names if name not in _HARMLESS])
+
+
+def _abstract(kind: griffe.Class) -> set[str]:
+    """Return what subclasses have to give, under private names too."""
+    members = ((name, _target(member)) for name, member in kind.all_members.items())
+    return {name for name, member in members if member and "abstractmethod" in member.labels}
 
 
 def _is_required(member: griffe.Attribute) -> bool:
     """Whether a class leaves an attribute open: a field to be given, or a subclass's duty."""
-    return member.annotation is not None and member.value is None and not _is_property(member)
-
-
-def _is_property(member: griffe.Attribute) -> bool:
-    return "property" in member.labels
+    is_open = member.annotation is not None and member.value is None
+    return is_open and "property" not in member.labels
 
 
 def _is_a(kind: griffe.Class, start: str) -> bool:
@@ -151,17 +217,28 @@ def _is_a(kind: griffe.Class, start: str) -> bool:
 def _functions(old: griffe.Function, new: griffe.Function, place: str) -> Iterator[str]:
     yield from _changed(place, "return type changed", old.returns, new.returns)
     yield from _changed(place, "sort changed", sorted(old.labels), sorted(new.labels))
+    yield from _changed(place, "decorators changed", _decorators(old), _decorators(new))
+    if old.overloads or new.overloads:
+        yield from _changed(place, "overloads changed", _overloads(old), _overloads(new))
     for parameter in old.parameters:
         if parameter.name in new.parameters:
             types = (parameter.annotation, new.parameters[parameter.name].annotation)
             yield from _changed(f"{place}({parameter.name})", "type changed", *types)
+            defaults = [one.parameters[parameter.name].default for one in (old, new)]
+            if str(defaults[0]) == str(defaults[1]):  # or griffe says so
+                yield from _changed(f"{place}({parameter.name})", "default changed", *defaults)
+
+
+def _overloads(function: griffe.Function) -> str:
+    return _listed([one.signature(return_type=True) for one in function.overloads or ()])
 
 
 def _attributes(
     old: griffe.Attribute, new: griffe.Attribute, place: str, *, ours: bool
 ) -> Iterator[str]:
     yield from _changed(place, "type changed", old.annotation, new.annotation)
-    yield from _changed(place, "sort changed", _is_property(old), _is_property(new))
+    sorts = (old.labels & _SORTS, new.labels & (_SORTS - (_GAINS - old.labels)))
+    yield from _changed(place, "sort changed", *map(sorted, sorts))
     # A default may be added to a field; nothing else about values may change.
     if old.value is not None or ours:
         yield from _changed(place, "value changed", old.value, new.value)

@@ -14,18 +14,27 @@ ROOT = Path(__file__).parents[2]
 
 FACE = """
 from enum import StrEnum
-from notarius.contracts._inside import Alias, Bad, Kind, Made, Tells, cut, LIMIT
+from notarius.contracts._inside import (
+    Alias, Bad, Base, Kind, Made, Tells, cut, first, LIMIT, MOST
+)
 
-__all__ = ["LIMIT", "Alias", "Bad", "Kind", "Made", "Tells", "cut"]
+__all__ = ["LIMIT", "MOST", "Alias", "Bad", "Base", "Kind", "Made", "Tells", "cut", "first"]
+
+
+def __getattr__(name: str) -> str:
+    return name.upper()
 """
 INSIDE = """
 import enum
-from typing import Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias, overload
 
 import msgspec
 
 LIMIT: Final = 10
 \"\"\"Most of them.\"\"\"
+_ONE = 1
+_TWO = _ONE + 1
+MOST: Final = 2 * _TWO
 
 
 class Bad(ValueError, KeyError):
@@ -64,6 +73,24 @@ class Tells(Protocol):
 Alias: TypeAlias = str | int
 
 
+class Base:
+    @property
+    def level(self) -> int:
+        return self._level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._level = level
+
+
+@overload
+def first(text: str) -> str: ...
+@overload
+def first(text: bytes) -> bytes: ...
+def first(text, size=_ONE):
+    return text[:size]
+
+
 def cut(text: str | bytes, size: int) -> str:
     return _cut(text, size)
 
@@ -87,7 +114,7 @@ def written(folder: Path, *edits: tuple[str, str]) -> Path:
 
 
 BREAKING = {
-    "a name is not public": (', "cut"]', "]", ".cut: is not public any more"),
+    "a name is not public": (', "cut", "first"]', ', "first"]', ".cut: is not public any more"),
     "a name is gone": ("def cut(", "def cut_off(", ".cut: is gone"),
     "a parameter has another name": (
         "def cut(text: str | bytes, size: int)",
@@ -125,8 +152,8 @@ BREAKING = {
         ".cut: return type changed, from str to bytes",
     ),
     "a property is a method": (
-        "    @property\n",
-        "",
+        "    @property\n    def size",
+        "    def size",
         "size: public object points to a different kind of object",
     ),
     "a limit is another": (
@@ -192,6 +219,71 @@ BREAKING = {
         "Alias: TypeAlias = str",
         ".Alias: value changed",
     ),
+    "an instance needs something": (
+        "class Base:\n",
+        "class Base:\n    def __init__(self, level: int) -> None: ...\n\n",
+        ".Base.__init__: is new and requires level",
+    ),
+    "subclasses have a duty more": (
+        "class Base:\n",
+        "class Base:\n    @abc.abstractmethod\n    def close(self) -> None: ...\n\n",
+        ".Base.close: has to be given by subclasses now",
+    ),
+    "subclasses have a private duty more": (
+        "class Base:\n",
+        "class Base:\n    @abc.abstractmethod\n    def _close(self) -> None: ...\n\n",
+        ".Base._close: has to be given by subclasses now",
+    ),
+    "there can be no subclasses": (
+        "class Base:\n",
+        "@typing.final\nclass Base:\n",
+        ".Base: decorators changed, from none to typing.final",
+    ),
+    "there can be no other method": (
+        "    @classmethod\n",
+        "    @classmethod\n    @typing.final\n",
+        ".Made.of: decorators changed, from classmethod to classmethod, typing.final",
+    ),
+    "a value has no hash": (
+        "class Base:\n",
+        "class Base:\n    __hash__ = None\n\n",
+        ".Base.__hash__: is taken away",
+    ),
+    "a field is none": (
+        "    count: int = 0\n",
+        "    count: ClassVar[int] = 0\n",
+        ".count: sort changed",
+    ),
+    "a property can't be set": (
+        "    @level.setter\n    def level(",
+        "    def _set(",
+        ".Base.level: sort changed, from ['property', 'writable'] to ['property']",
+    ),
+    "a way to call is gone": (
+        "@overload\ndef first(text: bytes) -> bytes: ...\n",
+        "",
+        ".first: overloads changed",
+    ),
+    "a way to call returns something else": (
+        "def first(text: bytes) -> bytes: ...",
+        "def first(text: bytes) -> str: ...",
+        ".first: overloads changed",
+    ),
+    "a private constant is another": (
+        "_ONE = 1\n",
+        "_ONE = 3\n",
+        ".MOST: value changed, from 2 * 1 + 1 to 2 * 3 + 1",
+    ),
+    "a private default is another": (
+        "_ONE = 1\n",
+        "_ONE = 3\n",
+        ".first(size): default changed, from 1 to 3",
+    ),
+    "nothing gives the version": (
+        "def __getattr__(",
+        "def _getattr(",
+        "notarius.contracts.__version__: is gone",
+    ),
 }
 
 
@@ -205,9 +297,18 @@ def test_a_breaking_change_is_found(change: str, tmp_path: Path) -> None:
     assert len(found) <= 2, found
 
 
+def test_a_public_constant_is_told_once(tmp_path: Path) -> None:
+    """Whoever names a public constant is not told of as well when its value changes."""
+    names = ("2 * _TWO", "2 * LIMIT")
+    before = written(tmp_path / "old", names)
+    after = written(tmp_path / "new", names, ("LIMIT: Final = 10", "LIMIT: Final = 9"))
+    (told,) = breaking_changes("contracts", before, after)
+    assert ".LIMIT: value changed" in told
+
+
 COMPATIBLE: dict[str, list[tuple[str, str]]] = {
     "nothing": [],
-    "a name more": [('"cut"]', '"cut", "MORE"]\nMORE = 1')],
+    "a name more": [('"first"]', '"first", "MORE"]\nMORE = 1')],
     "a field more, with a default": [
         ("    count: int = 0\n", "    count: int = 0\n    hint: str = ''\n")
     ],
@@ -218,8 +319,24 @@ COMPATIBLE: dict[str, list[tuple[str, str]]] = {
             "def cut(text: str | bytes, size: int, end: str = '')",
         ),
     ],
-    "a method more": [("    @property\n", "    def shown(self) -> str: ...\n\n    @property\n")],
+    "a method more": [
+        ("    @classmethod\n", "    def shown(self) -> str: ...\n\n    @classmethod\n")
+    ],
     "private things": [("def _cut(text: str | bytes, size: int) -> str:", "def _cut(text, most):")],
+    "a constructor that needs nothing": [
+        (
+            "class Base:\n",
+            "class Base:\n    def __init__(self, level: int = 0, *more: int): ...\n\n",
+        )
+    ],
+    "a setter more": [
+        (
+            "    @classmethod\n",
+            "    @size.setter\n    def size(self, size): ...\n\n    @classmethod\n",
+        )
+    ],
+    "a warning": [("    @classmethod\n", '    @deprecated("use Made")\n    @classmethod\n')],
+    "a version that is written down": [("def __getattr__(", '__version__ = "1"\ndef _getattr(')],
     "a struct of other memory": [('tag="made"', 'tag="made", gc=False')],
     "words for people": [("Most of them.", "As many as there may be.")],
 }
