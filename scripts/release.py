@@ -12,6 +12,7 @@ import argparse
 import datetime as dt
 import hashlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,11 @@ def kinds() -> list[str]:
     """Return the kinds of fragments that towncrier is configured for."""
     towncrier = load(ROOT / PROJECT)["tool"]["towncrier"]
     return [kind["directory"] for kind in towncrier["type"]]
+
+
+def current_branch() -> str:
+    """Return the branch that is checked out; an empty string if there is none."""
+    return git(ROOT, "branch", "--show-current").decode().strip()
 
 
 def fragments(package: str) -> list[Path]:
@@ -227,7 +233,14 @@ def plan(package: str, wanted: str, date: str) -> Plan:
     # Files that git does not know are shown whatever is configured: a fragment may be among them.
     if changed := git(ROOT, "status", "--porcelain", "--untracked-files").decode(errors="replace"):
         raise ReleaseError(f"commit these changes first, or put them aside:\n{changed.rstrip()}")
-    branch = git(ROOT, "branch", "--show-current").decode().strip()
+    # What is left that git does not know, it ignores; it would be missing in what is released.
+    places = (f"{FRAGMENTS}/*", f"packages/*/{FRAGMENTS}/*")
+    if ignored := git(ROOT, "ls-files", "--others", "--", *places).decode(errors="replace"):
+        raise ReleaseError(
+            f"git ignores these, so that they would not be released; delete them, or "
+            f"`git add --force` and commit them:\n{ignored.rstrip()}"
+        )
+    branch = current_branch()
     if not branch:
         raise ReleaseError("HEAD is detached: check out the branch that is released from")
     if is_shallow(ROOT):
@@ -262,8 +275,8 @@ def worktree(head: str) -> Iterator[Path]:
     """Lay out a commit in a folder of its own, with room beside it; it is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="notarius-release-") as scratch:
         tree = Path(scratch).resolve() / "tree"
-        git(ROOT, "worktree", "add", "--quiet", "--detach", str(tree), head)
         try:
+            git(ROOT, "worktree", "add", "--quiet", "--detach", str(tree), head)
             yield tree
         finally:
             # If git does not forget it now, it does when it tidies up: the folder is gone.
@@ -316,7 +329,18 @@ def write(tree: Path, made: Plan) -> str:
 def commit(tree: Path, made: Plan) -> str:
     """Commit what was written, in the worktree alone; return the commit."""
     git(tree, "add", "--all")
-    git(tree, "commit", "--quiet", "--message", subject(made.package, made.version))
+    payloads = f"tests/pins/payloads/{made.package}/{made.version}"
+    if (tree / payloads).exists():
+        # Whatever git is told to ignore on this machine.
+        git(tree, "add", "--force", "--", payloads)
+    wanted = subject(made.package, made.version)
+    git(tree, "commit", "--quiet", "--message", wanted)
+    got = git(tree, "log", "-1", "--no-show-signature", "--format=%s").decode(errors="replace")
+    if got.strip() != wanted:
+        raise ReleaseError(
+            f"a hook or a setting of git made {got.strip()!r} of the subject {wanted!r}, by which "
+            f"a release is found: let it leave such commits alone"
+        )
     return git(tree, "rev-parse", "HEAD").decode().strip()
 
 
@@ -339,20 +363,44 @@ def build(tree: Path, made: Plan, identifier: str, scratch: Path) -> list[Path]:
 
 
 def keep(made: Plan, identifier: str, files: list[Path]) -> list[Path]:
-    """Put the artefacts, the tag and the commit in their places: all of them, or none."""
-    kept = [ARTEFACTS / path.name for path in files]
-    with ExitStack() as undo:
-        ARTEFACTS.mkdir(parents=True, exist_ok=True)
-        for path, place in zip(files, kept, strict=True):
-            undo.callback(place.unlink, missing_ok=True)
-            shutil.copyfile(path, place)
+    """Put the tag, the commit and the artefacts in their places: all of them, or none."""
+    if (branch := current_branch()) != made.branch:
+        raise ReleaseError(
+            f"{made.branch} was checked out when the release began, and now "
+            f"{branch or 'no branch'} is: `git switch {shlex.quote(made.branch)}` and begin again"
+        )
+    place = ARTEFACTS.relative_to(ROOT)
+    with ExitStack() as staged:
+        try:
+            ARTEFACTS.mkdir(parents=True, exist_ok=True)
+            near = Path(staged.enter_context(tempfile.TemporaryDirectory(dir=ARTEFACTS)))
+            copies = [shutil.copyfile(path, near / path.name) for path in files]
+        except OSError as error:
+            message = f"{place} can't be written to: {error.strerror or error}"
+            raise ReleaseError(message) from error
         name = tag(made.package, made.version)
         message = f"notarius-{made.package} {made.version}"
-        git(ROOT, "tag", "--annotate", "--message", message, name, identifier)
-        undo.callback(git, ROOT, "tag", "--delete", name)
-        git(ROOT, "merge", "--ff-only", "--quiet", identifier)
-        undo.pop_all()
-    return kept
+        try:
+            git(ROOT, "tag", "--annotate", "--message", message, name, identifier)
+            # Between the files and the branch no hook may take its time, or stop.
+            step = ("merge", "--ff-only", "--no-overwrite-ignore", "--quiet", identifier)
+            git(ROOT, *step, hooks=False)
+        except BaseException:
+            # Interrupted after the branch moved on, the release is made.
+            if not points(f"refs/heads/{made.branch}", identifier):
+                if points(f"refs/tags/{name}", identifier):
+                    git(ROOT, "tag", "--delete", name)
+                raise
+        return [path.replace(ARTEFACTS / path.name) for path in copies]
+
+
+def points(reference: str, identifier: str) -> bool:
+    """Tell whether a branch or a tag is there, and leads to a commit."""
+    try:
+        found = git(ROOT, "rev-parse", "--verify", f"{reference}^{{commit}}")
+    except GitError:
+        return False
+    return found.decode().strip() == identifier
 
 
 def release(made: Plan, *, dry_run: bool) -> None:
@@ -376,7 +424,8 @@ def release(made: Plan, *, dry_run: bool) -> None:
     name = tag(made.package, made.version)
     print(f"Committed as {identifier[:12]} with the tag {name}; nothing has left this machine")
     shown = " ".join(str(path.relative_to(ROOT)) for path in kept)
-    print(f"Next: git push origin {made.branch} {name} && twine upload {shown}")
+    branch = shlex.quote(made.branch)
+    print(f"Next: git push origin {branch} {name} && twine upload {shown}")
 
 
 def main(arguments: list[str]) -> None:

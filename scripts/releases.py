@@ -56,11 +56,12 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_TREE}
 
 
-def git(root: Path, *arguments: str) -> bytes:
+def git(root: Path, *arguments: str, hooks: bool = True) -> bytes:
     """Run git in a folder and return what it prints."""
+    without = () if hooks else ("-c", f"core.hooksPath={os.devnull}")
     try:
         done = subprocess.run(  # noqa: S603 - our own arguments
-            ["git", *arguments],  # noqa: S607 - whichever git the caller uses
+            ["git", *without, *arguments],  # noqa: S607 - whichever git the caller uses
             cwd=root,
             env={**environment(), "LC_ALL": "C"},
             capture_output=True,
@@ -70,6 +71,7 @@ def git(root: Path, *arguments: str) -> bytes:
         raise GitError(f"git is needed: {error.strerror or error}") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
+        said = said or f"status {done.returncode}, and no reason given; a hook may have refused"
         raise GitError(f"git {arguments[0]} failed in {root}: {said}")
     return done.stdout
 
@@ -102,8 +104,9 @@ def releases(package: str, root: Path = ROOT) -> list[Release]:
     # Newest first: of two commits with one subject the later counts.
     wanted = re.compile(rf"(\w+) {re.escape(subject(package, ''))}({VERSION.pattern})")
     pattern = f"--grep=^{subject(package, '')}"
-    log = ("-c", "log.showSignature=false", "log", "--format=%H %s", pattern, "HEAD")
-    for line in _lines(root, *log):
+    # Whatever is configured: no signatures in between, and the pattern is a regular expression.
+    plain = ("--no-show-signature", "--basic-regexp")
+    for line in _lines(root, "log", *plain, "--format=%H %s", pattern, "HEAD"):
         if match := wanted.fullmatch(line):
             found.setdefault(match[2], match[1])
     prefix = tag(package, "")

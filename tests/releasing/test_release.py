@@ -1,6 +1,7 @@
 """One command releases one package: as a whole, or not at all."""
 
 import hashlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ def take_greet_away(here: Repository, package: str) -> None:
 def test_a_first_release_is_the_version_in_the_tree(begun: Repository, tmp_path: Path) -> None:
     """It is one commit and one annotated tag, the changelog made of fragments, and no upload."""
     before = begun.git("rev-parse", "HEAD")
+    _ignore(begun, "*.json")  # the payloads belong to it, whatever somebody's git ignores
     begun.git("clone", "--quiet", "--bare", ".", str(tmp_path / "remote"))
     begun.git("remote", "add", "origin", str(tmp_path / "remote"))
     remote = begun.git("ls-remote", "origin")
@@ -103,9 +105,11 @@ def test_the_caller_has_no_part_in_the_bytes(released: Repository, tmp_path: Pat
 
 def test_a_later_release_stands_above_the_earlier_one(released: Repository) -> None:
     """The version is raised in pyproject.toml, kinds have headings, and nothing old is lost."""
+    released.git("branch", "--move", "main", "it's;b")
     released.tell("lower", "fixed", "A list of *two*\nlines.")
     released.tell("lower", "added", "A new thing.")
-    released.release("lower", "patch")
+    said = released.release("lower", "patch")
+    assert shlex.split(said.splitlines()[-1])[:5] == ["Next:", "git", "push", "origin", "it's;b"]
     assert tomllib.loads(released.read(LOWER))["project"]["version"] == "0.1.1"
     assert released.read("packages/lower/CHANGELOG.md").partition(" start -->\n\n")[2] == (
         "## 0.1.1, 2026-12-24\n\n"
@@ -425,6 +429,15 @@ def test_a_fragment_that_would_be_left_out_is_told(
     assert why in done.stderr
 
 
+def test_a_fragment_that_git_ignores_is_not_released(begun: Repository) -> None:
+    """It would be counted in the folder, and be missing in the changelog."""
+    _ignore(begun, "+more*")
+    begun.write("packages/lower/changelog.d/+more.fixed.md", "It is right.\n")
+    why = begun.refusal("lower", "0.1.0")
+    assert "`git add --force`" in why
+    assert why.endswith("\npackages/lower/changelog.d/+more.fixed.md")
+
+
 def test_a_fragment_is_in_no_sdist(begun: Repository, tmp_path: Path) -> None:
     """What is built between two releases has none either; the check of the built files tells."""
     begun.replace(LOWER, '"CHANGELOG.md"]', '"CHANGELOG.md", "changelog.d"]')
@@ -481,8 +494,30 @@ def _commit_meanwhile(here: Repository) -> None:
     )
 
 
-def _hook(here: Repository, script: str) -> None:
-    path = here.root / ".git" / "hooks" / "pre-commit"
+def _renaming_hook(here: Repository) -> None:
+    _hook(here, 'sed -i "1s/^/X-1: /" "$1"', "commit-msg")
+
+
+def _failing_checkout(here: Repository) -> None:
+    _hook(here, "exit 1", "post-checkout")
+
+
+def _no_folder(here: Repository) -> None:
+    here.write("build/release", "no folder")
+
+
+def _ignored_in_the_way(here: Repository) -> None:
+    _ignore(here, "Value.json")
+    here.write("tests/pins/payloads/lower/0.1.0/Value.json", "somebody's")
+    here.write("build/release/notarius_lower-0.1.0.tar.gz", "somebody's")
+
+
+def _ignore(here: Repository, pattern: str) -> None:
+    here.write(".git/info/exclude", f"{pattern}\n")
+
+
+def _hook(here: Repository, script: str, name: str = "pre-commit") -> None:
+    path = here.root / ".git" / "hooks" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -502,10 +537,6 @@ def _other_bytes(here: Repository) -> None:
     here.commit()
 
 
-def _busy(here: Repository) -> None:
-    (here.root / ".git" / "index.lock").touch()
-
-
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
@@ -516,7 +547,10 @@ def _busy(here: Repository) -> None:
         (_other_bytes, "a second build gives other bytes: notarius_lower-0.1.0"),
         (_no_licence, "licenses/LICENSE"),
         (_empty_readme, "twine check --strict"),
-        (_busy, "index.lock"),
+        (_renaming_hook, "'X-1: Release notarius-lower 0.1.0' of the subject"),
+        (_failing_checkout, "git worktree failed"),
+        (_no_folder, "build/release can't be written to"),
+        (_ignored_in_the_way, "lower/0.1.0/Value.json"),
     ],
 )
 def test_a_failure_leaves_nothing(begun: Repository, spoil: Change, why: str) -> None:
@@ -536,3 +570,41 @@ def test_what_is_committed_meanwhile_is_not_lost(begun: Repository) -> None:
     assert begun.git("tag") == ""
     assert begun.git("status", "--short") == ""
     assert not list(begun.root.glob("build/release/*"))
+
+
+def test_another_branch_does_not_get_the_release(begun: Repository) -> None:
+    """Whoever switches while it is made is told to switch back."""
+    begun.git("branch", "other")
+    _hook(begun, f"unset GIT_DIR GIT_INDEX_FILE; cd '{begun.root}' && git switch --quiet other")
+    before = begun.git("for-each-ref")
+    done = begun.run("lower", "0.1.0")
+    assert done.returncode == 1
+    assert "main was checked out when the release began, and now other is" in done.stderr
+    assert begun.git("for-each-ref") == before
+
+
+@pytest.mark.parametrize(("step", "made"), [("tag", False), ("merge", True)])
+def test_an_interruption_leaves_no_half_release(
+    begun: Repository, tmp_path: Path, step: str, *, made: bool
+) -> None:
+    """Ctrl-C before the branch moved on takes the tag back; after that, the release is whole."""
+    wrapper = tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f"""#!/bin/sh
+'{shutil.which("git")}' "$@" || exit
+case " $* " in *" {step} --annotate "*|*" {step} --ff-only "*) kill -INT $PPID; sleep 9;; esac
+"""
+    )
+    wrapper.chmod(0o755)
+    before = begun.state()
+    begun.env["PATH"] = f"{wrapper.parent}:{begun.env['PATH']}"
+    done = begun.run("lower", "0.1.0")
+    assert ("Committed as" in done.stdout) == made
+    assert (done.returncode == 0) == made
+    if not made:
+        assert begun.state() == before
+        return
+    assert begun.git("rev-parse", "notarius-lower-0.1.0^{commit}") == begun.git("rev-parse", "main")
+    assert begun.git("status", "--short") == ""
+    assert len(digests(begun.root / "build" / "release")) == 2

@@ -42,6 +42,15 @@ def test_a_tag_wins_over_a_subject(released: Repository) -> None:
     assert found(released)["0.1.0"] == again
 
 
+@pytest.mark.parametrize("setting", [("grep.patternType", "fixed"), ("log.showSignature", "true")])
+def test_a_setting_of_git_hides_no_release(released: Repository, setting: tuple[str, str]) -> None:
+    """Whoever searches for fixed strings finds the same releases in a clone without tags."""
+    wanted = found(released)
+    released.git("tag", "--delete", "notarius-lower-0.1.0")
+    released.git("config", *setting)
+    assert found(released) == wanted
+
+
 def test_releases_are_in_the_order_of_versions(released: Repository) -> None:
     """Numbers count as numbers, and the order in time counts for nothing."""
     for version in ("0.10.0", "0.9.0", "0.2.0"):
