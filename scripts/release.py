@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from scripts.pins import project
 from scripts.releases import (
     ROOT,
     GitError,
@@ -83,12 +84,6 @@ def packages() -> list[str]:
 def load(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def project(package: str) -> dict[str, Any]:
-    """Return what a package says of itself."""
-    found: dict[str, Any] = load(ROOT / "packages" / package / PROJECT)["project"]
-    return found
 
 
 def needs(metadata: dict[str, Any], package: str) -> Iterator[tuple[str, SpecifierSet]]:

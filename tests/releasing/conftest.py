@@ -89,13 +89,11 @@ class Repository:
 
     def git(self, *arguments: str) -> str:
         """Run git; return what it prints."""
+        return self._printed("git", *arguments)
+
+    def _printed(self, *command: str) -> str:
         done = subprocess.run(
-            ["git", *arguments],  # noqa: S607 - whichever git there is
-            cwd=self.root,
-            env=self.env,
-            capture_output=True,
-            check=False,
-            text=True,
+            command, cwd=self.root, env=self.env, capture_output=True, check=False, text=True
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -162,16 +160,7 @@ class Repository:
     def plan(self, package: str, wanted: str) -> str:
         """Return the version that would be released, without the time that it takes."""
         code = f"from scripts.release import plan; print(plan({package!r}, {wanted!r}, '').version)"
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=self.root,
-            env=self.env,
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return self._printed(sys.executable, "-c", code)
 
     def state(self) -> dict[str, str | bytes]:
         """All that a release changes: branches, tags, worktrees, and every file's bytes."""
